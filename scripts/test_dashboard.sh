@@ -61,7 +61,7 @@ stop_server
 # Prompts are kept beyond the KV cache only where no experts are returned.
 unset WIDEEP_FAULT_DRILL
 echo 'kv_cache_config: {max_tokens: 2048, host_cache_size: 67108864}' >"$work/places.yaml"
-start_server --config "$work/places.yaml"
+start_server --config "$work/places.yaml" --role prefill
 page=${url%/v1}/dashboard
 browse "#key=secret" --dump-dom >"$work/places.html"
 stop_server

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the dashboard in Chromium: without the key, with it, with a wrong one, and while rank 3 of
-8 is dead; and that of a server that keeps prompts.
+8 is dead; and that of a server that keeps prompts, and shares them.
 
     dashboard.py <directory of locked.html, page.html, tall.html, wrong.html, dead.html and
                   places.html>
@@ -62,6 +62,11 @@ places = read("places.html")
 check("one with a host tier shows it", 'id="places-card" hidden' not in places
       and re.search(r'<th scope="row">host</th>.*works</td>', places))
 check("and what it has saved", re.search(r"saved .* of computing: \d+ tokens", text(places, "places-saved")))
+check("a server that shares no pages shows none", 'id="sharing-card" hidden' in page)
+sharing = text(read("places.html"), "sharing-now")
+check(f"one that does shows what it does, found {sharing!r}",
+      sharing == "role prefill: computes 0 prompts for others, waits for 0 prompts")
+check("and what it has taken", '<th scope="row">taken</th><td>0 whole, 0 in part, 0 not</td>' in places)
 check("lines are drawn", page.count('class="line after"') >= 4)
 check("the load is drawn", 'id="load-board" hidden' not in page)
 for name in ("sent", "experts", "move"):

@@ -144,7 +144,7 @@ void PromptFetches::arriving(const PagesArriving& answer) {
   if (look == looks_.end()) return;
   Look& fetch = look->second;
   if (!fetch.fetches || !fetch.is_promised || !fetch.awaited.contains(answer.rank)) return;
-  fetch.heard[answer.rank] = clock_();
+  fetch.heard[answer.rank] = {.at = clock_(), .pages = std::clamp(answer.pages, 0, fetch.wanted)};
   answers_[fetch.prompt.owner] = {.last_at = clock_()};
 }
 
@@ -301,9 +301,23 @@ std::optional<double> PromptFetches::heard_at(const Look& look) {
   for (const int rank : look.awaited) {
     const auto heard = look.heard.find(rank);
     if (heard == look.heard.end()) return std::nullopt;
-    first = std::min(first.value_or(heard->second), heard->second);
+    first = std::min(first.value_or(heard->second.at), heard->second.at);
   }
   return first;
+}
+
+// Of a request the least that a rank has.
+PeerWaits PromptFetches::peer_waits() const {
+  PeerWaits waits{.requests = static_cast<int64_t>(paused_.size())};
+  for (const auto& [ticket, look] : looks_) {
+    if (!look.fetches || !look.is_promised || !look.is_waited_for()) continue;
+    ++waits.requests;
+    if (look.heard.empty()) continue;
+    const auto least = std::ranges::min_element(look.heard, {},
+                                                [](const auto& each) { return each.second.pages; });
+    waits.pages += std::max(least->second.pages - look.known, 0);
+  }
+  return waits;
 }
 
 // to_fetch: of its owner. Answers of others move it, but not for ever.

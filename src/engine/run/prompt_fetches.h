@@ -59,6 +59,12 @@ struct FetchCounts {
   double saved_seconds = 0.0;
 };
 
+// Requests that wait at present for pages of a peer, or for room for them.
+struct PeerWaits {
+  int64_t requests = 0;
+  int64_t pages = 0;  // of these that have come, as ranks have said last: more than caches knew
+};
+
 class PromptFetches {
  public:
   using Kind = engine::Command::Kind;
@@ -122,6 +128,7 @@ class PromptFetches {
   void set_busy(bool busy) { pace_.set_busy(busy, clock_()); }
 
   const FetchCounts& counts() const { return counts_; }
+  PeerWaits peer_waits() const;
 
  private:
   static constexpr int kNobody = -1;
@@ -129,6 +136,11 @@ class PromptFetches {
   struct Patience {
     double since = 0.0;  // the first time
     double pause = 0.0;  // the last one; 0: there was none
+  };
+  // What a rank has said last of pages that arrive.
+  struct Heard {
+    double at = 0.0;
+    int pages = 0;
   };
   // What was asked for a prompt, and what was answered so far.
   struct Look {
@@ -146,8 +158,8 @@ class PromptFetches {
     // kFetch
     int wanted = 0, pages = 0;  // asked for; the least that a rank has got
     bool has_room = true;
-    double predicted = 0.0;            // seconds
-    std::map<int, double> heard = {};  // by rank: when it said last that pages arrive
+    double predicted = 0.0;           // seconds
+    std::map<int, Heard> heard = {};  // by rank
     PeerPages from_peer = {};
 
     bool is_waited_for() const { return prompt.index != kNobody; }

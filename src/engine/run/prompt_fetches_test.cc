@@ -401,6 +401,28 @@ TEST_F(PromptFetchesTest, WhatIsPromisedIsFetchedWhateverItTakes) {
   EXPECT_EQ(fetches_.counts().saved_seconds, 0.0);
 }
 
+// Of those that caches did not know, two here.
+TEST_F(PromptFetchesTest, PagesOnTheirWayAreThoseThatAllRanksHave) {
+  const auto waits = [this] {
+    const PeerWaits found = fetches_.peer_waits();
+    return std::pair(static_cast<int>(found.requests), static_cast<int>(found.pages));
+  };
+  EXPECT_EQ(waits(), std::pair(0, 0));
+  begin_promised_fetch();
+  EXPECT_EQ(waits(), std::pair(1, 0));
+  arriving(0, 9);
+  arriving(1, 6);
+  EXPECT_EQ(waits(), std::pair(1, 4));
+  arriving(1, 1'000'000);
+  EXPECT_EQ(waits(), std::pair(1, 7));
+  arriving(1, -5);
+  EXPECT_EQ(waits(), std::pair(1, 0));
+  for (const int rank : {0, 1}) {
+    fetches_.fetched({.ticket = kTicket, .rank = rank, .pages = 10, .from_peer = {}});
+  }
+  EXPECT_EQ(waits(), std::pair(0, 0));
+}
+
 TEST_F(PromptFetchesTest, ATransferIsToldAlsoWhereNothingCame) {
   begin_promised();
   found(0, 3, 3);

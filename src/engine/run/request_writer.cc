@@ -263,6 +263,11 @@ FetchCounts RequestWriter::fetch_counts() {
   return fetches_.counts();
 }
 
+PeerWaits RequestWriter::peer_waits() {
+  const std::lock_guard lock(mutex_);
+  return fetches_.peer_waits();
+}
+
 std::optional<double> RequestWriter::computes_since() {
   const std::lock_guard lock(mutex_);
   if (running_.empty() && orphans_.empty()) return std::nullopt;

@@ -120,6 +120,7 @@ class RequestWriter {
   // What computing costs follows from iterations.
   void iteration_ended(const Iteration& iteration);
   FetchCounts fetch_counts();
+  PeerWaits peer_waits();
 
   // Since when the ranks have had requests without a break, in seconds of Prompts::clock; nullopt:
   // they have none. What waits for its pages is none of theirs yet.

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "http/exchange.h"
+#include "server/pd_service.h"
 #include "server/replies.h"
 #include "server/service_options.h"
 #include "server/service_state.h"
@@ -17,8 +18,9 @@ namespace wideep::server {
 class DashboardService {
  public:
   // All outlive it.
-  DashboardService(const ServiceOptions& options, const ServiceState& state, Replies& replies)
-      : options_(options), state_(state), replies_(replies) {}
+  DashboardService(const ServiceOptions& options, const ServiceState& state, const PdService& pd,
+                   Replies& replies)
+      : options_(options), state_(state), pd_(pd), replies_(replies) {}
 
   void perf_metrics(const std::shared_ptr<Exchange>& exchange);
   void dashboard(const std::shared_ptr<Exchange>& exchange);
@@ -28,6 +30,7 @@ class DashboardService {
  private:
   const ServiceOptions& options_;
   const ServiceState& state_;
+  const PdService& pd_;
   Replies& replies_;
 };
 

@@ -158,7 +158,36 @@ std::string PdService::metrics() const {
                         each == present() ? 1 : 0);
   }
   text += metric("wideep_role_epoch", "gauge", "Roles that were asked for.", epoch());
-  return options_.pages_given ? text + transfers_.text(*options_.pages_given) : text;
+  if (options_.pages_given == nullptr) return text;
+  const run::PeerWaits waiting = waits();
+  return text +
+         metric("wideep_prompts_computed_for_others", "gauge",
+                "Prompts that are computed for other servers now.", num_computing()) +
+         metric("wideep_prompts_awaited", "gauge",
+                "Requests that wait for pages of other servers, or for room for them, now.",
+                waiting.requests) +
+         metric("wideep_prompt_pages_arrived", "gauge", "Pages of these that have come.",
+                waiting.pages) +
+         transfers_.text(*options_.pages_given);
+}
+
+int64_t PdService::num_computing() const {
+  return options_.context_requests == nullptr
+             ? 0
+             : static_cast<int64_t>(options_.context_requests->num_running());
+}
+
+ordered_json PdService::sharing() const {
+  if (options_.pages_given == nullptr) return nullptr;
+  const run::PeerWaits waiting = waits();
+  return {{"role", engine::name_of(present())},
+          {"computing", num_computing()},
+          {"awaited", waiting.requests},
+          {"arrived", waiting.pages},
+          {"taken", transfers_.json()},
+          {"given",
+           {{"pages", options_.pages_given->records.load()},
+            {"bytes", options_.pages_given->bytes.load()}}}};
 }
 
 std::string PdService::vllm_metrics(std::string_view labels) const {

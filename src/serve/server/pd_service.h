@@ -23,6 +23,7 @@
 #include "http/exchange.h"
 #include "run/event.h"
 #include "run/prefill_price.h"
+#include "run/prompt_fetches.h"
 #include "server/replies.h"
 #include "server/service_options.h"
 #include "server/service_state.h"
@@ -44,6 +45,7 @@ class PdService {
     std::function<int(engine::Role)> change;  // RequestWriter::change_role
     // Of requests that have no token yet, what is not computed.
     std::function<int64_t()> prompt_tokens;
+    std::function<run::PeerWaits()> peer_waits;  // RequestWriter::peer_waits
     // Runs a function on the serving thread after so many seconds.
     std::function<void(int seconds, std::function<void()>)> call_in;
   };
@@ -64,6 +66,9 @@ class PdService {
   std::string metrics() const;  // Prometheus
   // vLLM's names; "": pages are not shared. labels: of each series.
   std::string vllm_metrics(std::string_view labels) const;
+  // For the dashboard: what is on its way now, and what came and was given; null: pages are not
+  // shared.
+  nlohmann::ordered_json sharing() const;
 
  private:
   // For a role that ranks have been told.
@@ -78,6 +83,10 @@ class PdService {
   nlohmann::ordered_json load(double now) const;
   engine::Role before(Exchange& exchange) const;
   void give_up(int number);
+  int64_t num_computing() const;
+  run::PeerWaits waits() const {
+    return ranks_.peer_waits ? ranks_.peer_waits() : run::PeerWaits();
+  }
 
   const ServiceOptions& options_;
   const ServiceState& state_;

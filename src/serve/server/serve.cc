@@ -340,6 +340,7 @@ class Front {
     service_.pd().begin(
         {.change = [&group](engine::Role role) { return group.requests().change_role(role); },
          .prompt_tokens = [this] { return backend_.prompt_tokens(); },
+         .peer_waits = [&group] { return group.requests().peer_waits(); },
          .call_in = [this](
                         int seconds,
                         std::function<void()> call) { http_->call_in(seconds, std::move(call)); }});

@@ -4416,6 +4416,8 @@ class RolesTest : public ServiceTest {
     options.record_class = "00ff";
     options.opaque_state = [](const Exchange& exchange) { return "at " + exchange.local_host(); };
     options.role = &memory_;
+    options.context_requests = &names_;
+    options.pages_given = &given_;
     start(options);
     on_server([&] {
       begin();
@@ -4430,6 +4432,7 @@ class RolesTest : public ServiceTest {
                return static_cast<int>(told_.size());
              },
          .prompt_tokens = [] { return 77; },
+         .peer_waits = [] { return run::PeerWaits{.requests = 2, .pages = 30}; },
          .call_in = [this](int, auto call) { later_.push_back(std::move(call)); }});
   }
   void seen(int number) {
@@ -4449,6 +4452,8 @@ class RolesTest : public ServiceTest {
   json role() { return ask("GET", "/v1/pd_role").body_json(); }
 
   RoleMemory memory_;
+  ContextRequests names_;
+  store::PageServerCounts given_;
   std::vector<engine::Role> told_;
   std::vector<std::function<void()>> later_;
 };
@@ -4471,6 +4476,41 @@ TEST_F(RolesTest, AreTold) {
   EXPECT_EQ(state["load"], load);
   EXPECT_THAT(ask("GET", "/metrics").body, HasSubstr("\nwideep_role{role=\"prefill\"} 1\n"));
   EXPECT_EQ(told_, (std::vector<engine::Role>{engine::Role::kPrefill}));
+}
+
+TEST_F(RolesTest, PagesOnTheirWayAreShown) {
+  names_.begin("7");
+  given_.records = 12;
+  given_.bytes = 4096;
+  on_server([&] {
+    const run::PeerPages came{.pages = 5,
+                              .bytes = 80,
+                              .seconds = 0.5,
+                              .transfer_seconds = 0.375,
+                              .exposed_seconds = 0.125,
+                              .trouble = ""};
+    service_->pd().transferred({.fetched_pages = 5, .from_peer = came}, "", 1.0);
+    return 0;
+  });
+  const json expected = {{"role", "prefill"},
+                         {"computing", 1},
+                         {"awaited", 2},
+                         {"arrived", 30},
+                         {"taken",
+                          {{"whole", 1},
+                           {"part", 0},
+                           {"none", 0},
+                           {"pages", 5},
+                           {"bytes", 80},
+                           {"seconds_hidden", 0.25},
+                           {"seconds_not_hidden", 0.125}}},
+                         {"given", {{"pages", 12}, {"bytes", 4096}}}};
+  EXPECT_EQ(ask("GET", "/dashboard/data").body_json()["page_sharing"], expected);
+  const std::string metrics = ask("GET", "/metrics").body;
+  for (const char* line : {"\nwideep_prompts_computed_for_others 1\n",
+                           "\nwideep_prompts_awaited 2\n", "\nwideep_prompt_pages_arrived 30\n"}) {
+    EXPECT_THAT(metrics, HasSubstr(line));
+  }
 }
 
 TEST_F(ServiceTest, WhereThePagesAreIsForWhoMayAdministrate) {
@@ -4547,6 +4587,7 @@ TEST_F(RolesTest, GoOnInAnotherProcess) {
 TEST_F(ServiceTest, WithoutRanksToTellTheRoleIsBoth) {
   EXPECT_EQ(ask("GET", "/v1/pd_role").body_json()["role"], "both");
   EXPECT_EQ(ask("GET", "/v1/pd_role").body_json()["encoded_opaque_state"], nullptr);
+  EXPECT_EQ(ask("GET", "/dashboard/data").body_json()["page_sharing"], nullptr);
   EXPECT_EQ(ask("POST", "/pd_role_switch", R"({"new_role": "decode"})").status, 400);
 }
 

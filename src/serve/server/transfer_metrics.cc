@@ -74,6 +74,16 @@ std::string TransferMetrics::text(const store::PageServerCounts& given) const {
          metric("wideep_pages_given_bytes_total", "counter", "Their bytes.", given.bytes.load());
 }
 
+nlohmann::ordered_json TransferMetrics::json() const {
+  return {{"whole", whole_},
+          {"part", part_},
+          {"none", none_},
+          {"pages", pages_},
+          {"bytes", bytes_},
+          {"seconds_hidden", hidden_seconds_},
+          {"seconds_not_hidden", exposed_seconds_}};
+}
+
 std::string TransferMetrics::vllm_text(std::string_view labels) const {
   const auto histogram = [&](std::string_view name, const Histogram& values,
                              std::string_view help) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
@@ -22,6 +23,8 @@ class TransferMetrics {
 
   void add(const run::PromptTransfer& transfer);
   std::string text(const store::PageServerCounts& given) const;
+  // What was taken; for the dashboard.
+  nlohmann::ordered_json json() const;
   // vLLM's names; labels: of each series.
   std::string vllm_text(std::string_view labels) const;
 
