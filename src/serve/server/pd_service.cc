@@ -88,6 +88,7 @@ ordered_json PdService::load(double now) const {
           {"prefill_seconds_per_token", or_null(price_.seconds_per_token(now))},
           {"iteration_seconds", or_null(price_.decode_seconds())},
           {"kv_share", state_.metrics.kv_share()},
+          {"pages_per_second", or_null(transfers_.pages_per_second())},
           {"max_context", options_.max_sequence}};
 }
 

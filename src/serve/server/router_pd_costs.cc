@@ -20,6 +20,14 @@ using Indices = std::vector<size_t>;
 
 double price_of(const PdServer& server) { return server.price.value_or(kNominalPrice); }
 
+double way_of(const PdServer& server) { return server.way.value_or(kTransferSecondsPerToken); }
+
+// Before it begins with this prompt.
+double queue_of(const PdServer& server) {
+  const double beyond = std::clamp(server.kv_share - kFullShare, 0.0, 1.0 - kFullShare);
+  return server.queued * price_of(server) + kRoomSeconds * beyond / (1.0 - kFullShare);
+}
+
 // What a server takes that has not measured it: what the others do.
 double usual_price(std::span<const PdServer> servers) {
   double sum = 0, count = 0;
@@ -215,7 +223,7 @@ class Planner {
 PdCost cost_alone(const PdServer& decode, double prompt_tokens) {
   const double price = price_of(decode);
   const double own = new_tokens(decode, prompt_tokens) * price;
-  const double seconds = decode.queued * price + own;
+  const double seconds = queue_of(decode) + own;
   return {.seconds = seconds, .waiting = seconds + decode.running * (own + kAnswerTokens * price)};
 }
 
@@ -223,11 +231,12 @@ PdCost cost_divided(const PdServer& prefill, const PdServer& decode, double prom
                     double earlier) {
   const double own =
       std::max(0.0, new_tokens(prefill, prompt_tokens) - earlier) * price_of(prefill);
-  const double ways = earlier + new_tokens(decode, prompt_tokens);
-  const double there = prefill.queued * price_of(prefill) + own + ways * kTransferSecondsPerToken;
+  const double ways =
+      earlier * way_of(prefill) + new_tokens(decode, prompt_tokens) * way_of(decode);
+  const double there = queue_of(prefill) + own + ways;
   const double price = price_of(decode);
   const double last = last_page(prompt_tokens) * price;
-  const double seconds = std::max(there, decode.queued * price) + last + kLegSeconds;
+  const double seconds = std::max(there, queue_of(decode)) + last + kLegSeconds;
   return {
       .seconds = seconds,
       .waiting = seconds + prefill.running * own + decode.running * (last + kAnswerTokens * price)};

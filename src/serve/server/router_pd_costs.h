@@ -13,6 +13,10 @@
 // does from the second turn of a conversation on: at least kWorthPages more than P knows, where
 // that costs less than to compute them. `new` is without it then.
 //
+// On the way a token takes what pages have taken lately that came to that server. queue(S) is what S
+// has to compute before, and where more than kFullShare of its KV cache is in use, for room: up to
+// kRoomSeconds, in proportion.
+//
 // `last` are the 1 to 64 tokens of the prompt's last page, which D computes itself. To both comes
 // what makes answers go to the server with the fewest: kAnswerTokens · t(D) for each that it gives.
 // The smallest sum wins; of equal ones D alone. What is said in DisaggregationOptions comes before.
@@ -38,8 +42,12 @@ namespace wideep::server {
 inline constexpr double kBytesPerToken = 4;
 inline constexpr double kAnswerTokens = double{kRequestBytes} / kBytesPerToken;
 inline constexpr int kUnmeasuredPages = 2;
-// 64 tokens in a millisecond: pages of 128 KB over 10 GbE with room to spare.
+// Until some have come. 64 tokens in a millisecond: pages of 128 KB over 10 GbE with room to spare.
 inline constexpr double kTransferSecondsPerToken = 1e-3 / 64;
+// Running answers end, and give their pages back; pages that do not fit are looked for again after
+// as long at most (engine/run/prompt_fetches.cc).
+inline constexpr double kFullShare = 0.9;
+inline constexpr double kRoomSeconds = 2.0;
 // Fewer pages are not worth a question more.
 inline constexpr int kWorthPages = 2;
 // What a second server costs beside its work: a connection, its look at its own pages.
@@ -54,7 +62,9 @@ struct PdServer {
   double running = 0;           // answers that it gives
   double queued = 0;            // tokens of prompts to compute before this one
   double known = 0;             // tokens of this prompt that it need not compute
+  double kv_share = 0;          // of its KV cache, in use
   std::optional<double> price;  // seconds for a token of a prompt
+  std::optional<double> way;    // likewise, where its page comes from another server
 };
 
 struct PdPlan {

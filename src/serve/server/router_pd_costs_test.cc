@@ -85,6 +85,38 @@ TEST_F(RouterPdCosts, ASecondTurnTakesTheFirstFromWhoeverKnowsMost) {
   EXPECT_EQ(plan(4000).earlier, kNoReplica);
 }
 
+TEST_F(RouterPdCosts, WhatTheWayTakesIsMeasured) {
+  const PdServer decode{.known = 400, .price = kPrice, .way = 1e-4};
+  const PdServer prefill{.known = 80, .price = kPrice / 2, .way = 2e-4};
+  const double seconds = 0.3 + 320 * 2e-4 + 600 * 1e-4 + 0.04 + kLegSeconds;
+  EXPECT_NEAR(cost_divided(prefill, decode, 1000, 320).seconds, seconds, 1e-9);
+  // Where it is slow everybody computes.
+  servers[2].running = servers[3].running = 8;
+  EXPECT_TRUE(divides(4000));
+  servers[2].way = servers[3].way = 1.0;
+  EXPECT_FALSE(divides(4000));
+}
+
+TEST_F(RouterPdCosts, AFullCacheIsWaitedFor) {
+  PdServer decode{.price = kPrice};
+  const PdServer prefill{.price = kPrice};
+  const double alone = cost_alone(decode, 1000).seconds;
+  const double divided = cost_divided(prefill, decode, 1000, 0).seconds;
+  decode.kv_share = kFullShare;
+  EXPECT_EQ(cost_alone(decode, 1000).seconds, alone);
+  decode.kv_share = 0.95;
+  EXPECT_NEAR(cost_alone(decode, 1000).seconds, alone + kRoomSeconds / 2, 1e-9);
+  EXPECT_EQ(cost_divided(prefill, decode, 1000, 0).seconds, divided);  // meanwhile it is computed
+  decode.kv_share = 7;
+  EXPECT_NEAR(cost_alone(decode, 1000).seconds, alone + kRoomSeconds, 1e-9);
+  EXPECT_NEAR(cost_divided(prefill, decode, 1000, 0).seconds,
+              kRoomSeconds + 40 * kPrice + kLegSeconds, 1e-9);
+  // Of two that answer the other one does.
+  EXPECT_EQ(plan(1000).decode, 2u);
+  servers[2].kv_share = 0.99;
+  EXPECT_EQ(plan(1000).decode, 3u);
+}
+
 // Nothing waits: the one that answers is as quick.
 TEST_F(RouterPdCosts, WhereNothingIsGainedOneServerDoesAll) {
   const PdPlan idle = plan(4000);

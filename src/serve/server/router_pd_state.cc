@@ -28,6 +28,12 @@ uint64_t number_member(const json& object, const char* name) {
   return found != object.end() && found->is_number_unsigned() ? found->get<uint64_t>() : 0;
 }
 
+std::optional<double> positive_member(const json& object, const char* name) {
+  const auto found = object.find(name);
+  const bool is_one = found != object.end() && found->is_number() && found->get<double>() > 0;
+  return is_one ? std::optional(found->get<double>()) : std::nullopt;
+}
+
 }  // namespace
 
 Result<PdState> read_pd_state(std::string_view reply) {
@@ -45,10 +51,9 @@ Result<PdState> read_pd_state(std::string_view reply) {
   if (load == object.end() || !load->is_object()) return state;
   state.prompt_tokens = number_member(*load, "prompt_tokens");
   state.running = number_member(*load, "running");
-  const auto price = load->find("prefill_seconds_per_token");
-  if (price != load->end() && price->is_number() && price->get<double>() > 0) {
-    state.prefill_seconds_per_token = price->get<double>();
-  }
+  state.prefill_seconds_per_token = positive_member(*load, "prefill_seconds_per_token");
+  state.pages_per_second = positive_member(*load, "pages_per_second");
+  state.kv_share = positive_member(*load, "kv_share").value_or(0.0);
   return state;
 }
 

@@ -4,7 +4,7 @@
 //
 //   {"role": "prefill", "instance": "5f…", "version": "0.3.0", "record_class": "a7…",
 //    "encoded_opaque_state": "1;10.0.0.1:7000;t;a7…;;", "load": {"prompt_tokens": 512, "running": 3,
-//    "prefill_seconds_per_token": 0.0004}, …}
+//    "prefill_seconds_per_token": 0.0004, "pages_per_second": 2500, "kv_share": 0.4}, …}
 //
 // and which servers may be of one group: those of one version and of one class of records. Pages of
 // others would be refused one by one.
@@ -31,6 +31,8 @@ struct PdState {
   uint64_t prompt_tokens = 0;  // to compute, of requests without a token yet
   uint64_t running = 0;        // requests
   std::optional<double> prefill_seconds_per_token;
+  std::optional<double> pages_per_second;  // that come to it from others
+  double kv_share = 0;                     // of its KV cache, that running requests use
 };
 
 // Errors (invalid input): what of it is missing, or is something else.

@@ -14,6 +14,7 @@ TEST(RouterPdState, IsReadAsServersSayIt) {
       "instance": "5f", "version": "0.3.0", "model": "m", "record_class": "a7",
       "encoded_opaque_state": "1;h:1;t;a7;;", "load": {"prompt_tokens": 512, "running": 3,
       "prefill_seconds_per_token": 0.25, "iteration_seconds": null, "kv_share": 0.5,
+      "pages_per_second": 2000,
       "max_context": 4096}})");
   ASSERT_TRUE(state.ok()) << state.status().message();
   EXPECT_EQ(state->role, engine::Role::kPrefill);
@@ -24,15 +25,20 @@ TEST(RouterPdState, IsReadAsServersSayIt) {
   EXPECT_EQ(state->prompt_tokens, 512u);
   EXPECT_EQ(state->running, 3u);
   EXPECT_EQ(state->prefill_seconds_per_token, 0.25);
+  EXPECT_EQ(state->pages_per_second, 2000.0);
+  EXPECT_EQ(state->kv_share, 0.5);
 }
 
 TEST(RouterPdState, WhatIsNotKnownIsLeftOut) {
   const auto state = read_pd_state(R"({"role": "both", "version": "1", "record_class": null,
-      "encoded_opaque_state": null, "load": {"prefill_seconds_per_token": null, "running": -1}})");
+      "encoded_opaque_state": null, "load": {"prefill_seconds_per_token": null, "running": -1,
+      "pages_per_second": -2, "kv_share": "much"}})");
   ASSERT_TRUE(state.ok());
   EXPECT_EQ(state->record_class + state->opaque_state, "");
   EXPECT_EQ(state->running, 0u);
   EXPECT_FALSE(state->prefill_seconds_per_token);
+  EXPECT_FALSE(state->pages_per_second);
+  EXPECT_EQ(state->kv_share, 0.0);
   EXPECT_TRUE(read_pd_state(R"({"role": "decode", "version": "1", "load": 3})").ok());
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "http/http_server.h"
+#include "store/record.h"
 
 namespace wideep::server {
 namespace {
@@ -327,7 +328,11 @@ PdServer RouterReplicas::server_of(const RouterReplica& replica,
   server.running = std::max(server.running, others);
   server.queued = std::max(0.0, static_cast<double>(replica.state->prompt_tokens) +
                                     static_cast<double>(replica.changed_bytes) / kBytesPerToken);
+  server.kv_share = replica.state->kv_share;
   server.price = replica.state->prefill_seconds_per_token;
+  if (const auto pages = replica.state->pages_per_second) {
+    server.way = 1.0 / (*pages * double{store::kPageTokens});
+  }
   return server;
 }
 

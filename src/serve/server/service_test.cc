@@ -4470,9 +4470,13 @@ TEST_F(RolesTest, AreTold) {
   EXPECT_EQ(state["model"], "m");
   EXPECT_EQ(state["record_class"], "00ff");
   EXPECT_EQ(state["encoded_opaque_state"], "at 127.0.0.1");
-  const json load = {
-      {"prompt_tokens", 77},          {"running", 0},    {"prefill_seconds_per_token", nullptr},
-      {"iteration_seconds", nullptr}, {"kv_share", 0.0}, {"max_context", 64}};
+  const json load = {{"prompt_tokens", 77},
+                     {"running", 0},
+                     {"prefill_seconds_per_token", nullptr},
+                     {"iteration_seconds", nullptr},
+                     {"kv_share", 0.0},
+                     {"pages_per_second", nullptr},
+                     {"max_context", 64}};
   EXPECT_EQ(state["load"], load);
   EXPECT_THAT(ask("GET", "/metrics").body, HasSubstr("\nwideep_role{role=\"prefill\"} 1\n"));
   EXPECT_EQ(told_, (std::vector<engine::Role>{engine::Role::kPrefill}));
@@ -4506,6 +4510,7 @@ TEST_F(RolesTest, PagesOnTheirWayAreShown) {
                            {"seconds_not_hidden", 0.125}}},
                          {"given", {{"pages", 12}, {"bytes", 4096}}}};
   EXPECT_EQ(ask("GET", "/dashboard/data").body_json()["page_sharing"], expected);
+  EXPECT_EQ(role()["load"]["pages_per_second"], 5 / 0.375);
   const std::string metrics = ask("GET", "/metrics").body;
   for (const char* line : {"\nwideep_prompts_computed_for_others 1\n",
                            "\nwideep_prompts_awaited 2\n", "\nwideep_prompt_pages_arrived 30\n"}) {

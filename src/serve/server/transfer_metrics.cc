@@ -15,6 +15,9 @@
 namespace wideep::server {
 namespace {
 
+// Of the sums of late transfers, with each one more.
+constexpr double kKept = 0.9;
+
 // 2 KiB to 8 GiB.
 std::vector<double> of_transferred_bytes() {
   std::vector<double> bounds;
@@ -38,6 +41,8 @@ void TransferMetrics::add(const run::PromptTransfer& transfer) {
   bytes_ += from.bytes;
   hidden_seconds_ += from.hidden_seconds();
   exposed_seconds_ += from.exposed_seconds;
+  late_pages_ = kKept * late_pages_ + from.pages;
+  late_seconds_ = kKept * late_seconds_ + from.transfer_seconds;
   seconds_.add(from.seconds);
   vllm_seconds_.add(from.seconds);
   vllm_bytes_.add(static_cast<double>(from.bytes));
@@ -72,6 +77,11 @@ std::string TransferMetrics::text(const store::PageServerCounts& given) const {
                 "Pages, or states, that other servers have taken, each rank its part.",
                 given.records.load()) +
          metric("wideep_pages_given_bytes_total", "counter", "Their bytes.", given.bytes.load());
+}
+
+std::optional<double> TransferMetrics::pages_per_second() const {
+  if (late_seconds_ <= 0.0) return std::nullopt;
+  return late_pages_ / late_seconds_;
 }
 
 nlohmann::ordered_json TransferMetrics::json() const {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -23,6 +24,8 @@ class TransferMetrics {
 
   void add(const run::PromptTransfer& transfer);
   std::string text(const store::PageServerCounts& given) const;
+  // Of late, of the seconds in which pages came; nullopt: none has come.
+  std::optional<double> pages_per_second() const;
   // What was taken; for the dashboard.
   nlohmann::ordered_json json() const;
   // vLLM's names; labels: of each series.
@@ -32,6 +35,7 @@ class TransferMetrics {
   uint64_t whole_ = 0, part_ = 0, none_ = 0;  // requests, by what came of what was wanted
   uint64_t pages_ = 0, bytes_ = 0;
   double hidden_seconds_ = 0.0, exposed_seconds_ = 0.0;
+  double late_pages_ = 0.0, late_seconds_ = 0.0;  // sums in which late transfers count more
   Histogram seconds_, vllm_seconds_, vllm_bytes_;
 };
 

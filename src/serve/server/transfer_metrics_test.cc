@@ -37,6 +37,21 @@ TEST(TransferMetricsTest, CountWhatCameAndWhatDidNot) {
   }
 }
 
+// Of which a router predicts what the way takes.
+TEST(TransferMetricsTest, LateTransfersCountMore) {
+  TransferMetrics metrics;
+  EXPECT_FALSE(metrics.pages_per_second());
+  const auto add = [&](int pages, double seconds) {
+    metrics.add({.from_peer = {.pages = pages, .transfer_seconds = seconds, .trouble = ""}});
+  };
+  add(0, 1.0);  // nothing came
+  EXPECT_FALSE(metrics.pages_per_second());
+  add(100, 0.5);
+  EXPECT_EQ(metrics.pages_per_second(), 200.0);
+  for (int i = 0; i < 100; ++i) add(100, 2.0);
+  EXPECT_NEAR(*metrics.pages_per_second(), 50.0, 0.1);
+}
+
 // Its buckets, to the last digit.
 TEST(TransferMetricsTest, MayHaveTheNamesOfVllm) {
   TransferMetrics metrics;
