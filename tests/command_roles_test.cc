@@ -13,6 +13,7 @@
 #include "http/http_client_testing.h"
 #include "store/page_peer.h"
 #include "store/peer_place.h"
+#include "store/record.h"
 
 namespace wideep::tests {
 namespace {
@@ -72,6 +73,46 @@ TEST(CommandRoles, OutliveTheProcessThatServes) {
   ASSERT_EQ(again.status, 200) << again.body;
   EXPECT_EQ(again.body_json()["epoch"], 3);
   EXPECT_EQ(server.complete({{"prompt", "The cat"}}).body_json()["choices"].dump(), answer);
+}
+
+// The second turn of a conversation that the other server has answered: of its prompt only what is
+// new is computed, and the token is that server's.
+TEST(CommandRoles, APromptIsComputedFromPagesOfTheServerThatAnswers) {
+  Server decode(small_model(), {"--ranks", "1", "--role", "decode"});
+  Server prefill(small_model(), {"--ranks", "2", "--role", "prefill"});
+  ASSERT_GT(decode.port(), 0) << decode.command().err();
+  ASSERT_GT(prefill.port(), 0) << prefill.command().err();
+  std::string turn;
+  while (turn.size() < 400) turn += "The cat sat on mat " + std::to_string(turn.size()) + ". ";
+  ASSERT_EQ(decode.complete({{"prompt", turn}}).status, 200);
+  const auto pages = static_cast<double>(turn.size() / store::kPageTokens);
+  // They are kept beside what is computed, and told once a second.
+  ASSERT_TRUE(wait_until(
+      [&] { return decode.metric("wideep_prompt_cache_taken_total{tier=\"host\"}") >= pages; },
+      20s * kSlowdown));
+
+  const std::string second = turn + "And then it went away, as cats do.";
+  const json params = {{"request_type", "context_only"},
+                       {"disagg_request_id", 7},
+                       {"encoded_opaque_state", role_of(decode)["encoded_opaque_state"]}};
+  const Reply context = prefill.complete({{"prompt", second}, {"disaggregated_params", params}});
+  ASSERT_EQ(context.status, 200) << context.body;
+  EXPECT_EQ(prefill.metric("wideep_prompt_transfer_pages_total"), pages);
+  EXPECT_EQ(prefill.metric("wideep_prompt_transfers_total{outcome=\"whole\"}"), 1);
+  const Reply own = decode.complete({{"prompt", second}, {"max_tokens", 1}});
+  EXPECT_EQ(context.body_json()["choices"][0]["text"], own.body_json()["choices"][0]["text"]);
+
+  // And the other way: what is new comes from there.
+  const std::string third = second + std::string(130, '.');
+  json back = {{"request_type", "context_only"}, {"disagg_request_id", 8}};
+  const Reply computed = prefill.complete({{"prompt", third}, {"disaggregated_params", back}});
+  ASSERT_EQ(computed.status, 200) << computed.body;
+  back = computed.body_json()["choices"][0]["disaggregated_params"];
+  back["request_type"] = "generation_only";
+  const Reply answer = decode.complete({{"prompt", third}, {"disaggregated_params", back}});
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_GT(decode.metric("wideep_prompt_transfer_pages_total"), 0);
+  EXPECT_LE(decode.metric("wideep_prompt_transfer_pages_total"), 3);
 }
 
 TEST(CommandRoles, APageAddressThatIsTakenIsAnErrorAtTheStart) {

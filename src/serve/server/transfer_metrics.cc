@@ -51,8 +51,8 @@ void TransferMetrics::add(const run::PromptTransfer& transfer) {
 std::string TransferMetrics::text(const store::PageServerCounts& given) const {
   constexpr const char* kTransfers = "wideep_prompt_transfers_total";
   std::string text = metric_head(kTransfers, "counter",
-                                 "Requests whose prompts another server computes, by how much of "
-                                 "what was wanted has come from there.");
+                                 "Requests whose prompts another server computes, or has a part "
+                                 "of, by how much of what was wanted has come from there.");
   const std::pair<const char*, uint64_t> outcomes[] = {
       {"whole", whole_}, {"part", part_}, {"none", none_}};
   for (const auto& [outcome, count] : outcomes) {
