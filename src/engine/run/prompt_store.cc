@@ -148,6 +148,7 @@ class PromptStore::Worker {
   }
   void do_offer(const Offer& offer);
   Looked look_up(const PageLook& look);
+  static size_t end_in_places(const PageLook& look, const Looked& looked);
   Looked look_for_states(const PageLook& look, const Looked& looked, PagesFound* found);
   double seconds_of(const Looked& looked, size_t first, size_t end, const Looked& states) const;
   void look_again(const PageFetch& fetch, Looked& looked);
@@ -325,7 +326,15 @@ PromptStore::Worker::Looked PromptStore::Worker::look_up(const PageLook& look) {
   return looked;
 }
 
-// Behind the last one that the cache has, up to the last page that was found.
+// The first page that neither the cache has nor a place.
+size_t PromptStore::Worker::end_in_places(const PageLook& look, const Looked& looked) {
+  size_t end = std::min(static_cast<size_t>(look.known), looked.pages.size());
+  while (end < looked.pages.size() && looked.where[end] != store::Places::kNowhere) ++end;
+  return end;
+}
+
+// Behind the last one that the cache has, up to the last page that was found. Behind the first page
+// that places lack all comes from the peer, and so must the state.
 PromptStore::Worker::Looked PromptStore::Worker::look_for_states(const PageLook& look,
                                                                  const Looked& looked,
                                                                  PagesFound* found) {
@@ -336,9 +345,11 @@ PromptStore::Worker::Looked PromptStore::Worker::look_for_states(const PageLook&
   }
   states.where = places_.find(states.pages);
   const std::vector<bool> is_at_peer = find_at_peer(looked, states.pages);
+  const size_t own = has_pages() ? end_in_places(look, looked) : looked.pages.size();
   for (size_t i = 0; i < states.pages.size(); ++i) {
     found->is_promised = found->is_promised || is_at_peer[i];
-    if (states.where[i] != store::Places::kNowhere || is_at_peer[i])
+    const bool is_own = states.where[i] != store::Places::kNowhere && states.pages[i].page < own;
+    if (is_own || is_at_peer[i])
       found->states.push_back(static_cast<int32_t>(states.pages[i].page) + 1);
   }
   std::ranges::sort(found->states);
@@ -399,11 +410,9 @@ void PromptStore::Worker::do_job(PageLook look, uint64_t generation) {
   looked.peer = peer_of(look);
   found.is_promised = looked.peer && looked.peer->computes();
   const size_t known = std::min(static_cast<size_t>(look.known), looked.pages.size());
-  size_t all = known;
   // A stage without keys and values lacks none.
-  while (all < looked.pages.size() &&
-         (found.is_promised || !has_pages() || looked.where[all] != store::Places::kNowhere))
-    ++all;
+  const bool has_all = found.is_promised || !has_pages();
+  size_t all = has_all ? looked.pages.size() : end_in_places(look, looked);
   for (const bool is_there : find_at_peer(looked, std::span(looked.pages).subspan(all))) {
     if (!is_there) break;
     found.is_promised = true;
