@@ -38,12 +38,13 @@ struct Command {
     kFetch,
     kAbandon,
     kImport,
-    kRole  // what the server prefers from the next iteration on
+    kRole,   // what the server prefers from the next iteration on
+    kOffers  // where ranks of other nodes offer what they compute (PageStore::offer_to)
   };
   Kind kind = Kind::kSubmit;
   int owner = 0;  // kSubmit: the rank that computes it, if ranks have requests of their own
   // kSubmit; kCancel: only request.index; kRecordExperts, kEndRecord: as index the number of the
-  // call, which repeats keep.
+  // call, which repeats keep; kOffers: only request.peer.
   Request request;
   uint32_t epoch = 1;  // kMembers: that begins; of others: in which it was sent
   // kLook, kFetch, kAbandon, kImport.

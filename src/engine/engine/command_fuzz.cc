@@ -28,6 +28,7 @@ void check_equal(const Command& read, const Command& written) {
   WIDEEP_CHECK_EQ(a.sampling.seed, b.sampling.seed);
   WIDEEP_CHECK_EQ(a.bias.size(), b.bias.size());
   WIDEEP_CHECK_EQ(a.salt, b.salt);
+  WIDEEP_CHECK_EQ(a.peer, b.peer);
   WIDEEP_CHECK_EQ(read.ticket, written.ticket);
   WIDEEP_CHECK_EQ(read.num_pages, written.num_pages);
   const bool looks = written.kind == Command::Kind::kLook;
@@ -97,6 +98,10 @@ void run(FuzzedDataProvider& data) {
         command.kind = Command::Kind::kLook;
         command.request = requests.next(static_cast<int>(index));
         command.ticket = index;
+        break;
+      case 5:
+        command.kind = Command::Kind::kOffers;
+        command.request.peer = data.ConsumeRandomLengthString(3);
         break;
       default:
         command.request = requests.next(static_cast<int>(index));

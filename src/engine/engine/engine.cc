@@ -149,6 +149,9 @@ Status Engine::apply(Command command) {
     case Kind::kRole:
       scheduler_.prefer(command.role);
       return parts_.reporter.prefers(command.role, command.request.index);
+    case Kind::kOffers:
+      if (parts_.store != nullptr) parts_.store->offer_to(std::move(command.request.peer));
+      return {};
     case Kind::kFinish:
       state_.finishing = true;
       return {};

@@ -23,6 +23,7 @@ class NotedStore final : public PageStore {
   void refuse(uint64_t ticket) override { refused.push_back(ticket); }
   void abandon(uint64_t ticket) override { abandoned.push_back(ticket); }
   void offer(std::vector<KeptBytes>, double) override {}
+  void offer_to(std::string) override {}
   Status end_fetches(std::chrono::milliseconds) override { return {}; }
 
   std::vector<uint64_t> fetched, refused, abandoned;

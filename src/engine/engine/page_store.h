@@ -56,6 +56,10 @@ class PageStore {
   virtual void abandon(uint64_t ticket) = 0;
   // May be kept. seconds_per_token: what computing a prompt takes, as measured; 0: not yet.
   virtual void offer(std::vector<KeptBytes> kept, double seconds_per_token) = 0;
+  // What is offered from now on is also for the page server of the front's node, unless its ranks
+  // have the same. front: store::text_of its PagePeer (store/page_server.h), with the token of those
+  // who offer; "": for nobody else. Said again, it is there again.
+  virtual void offer_to(std::string front) = 0;
   // Nothing that was asked or offered before is touched, or told, after this. Errors (failed): a
   // place has not answered in time; the cache's memory must stay.
   virtual Status end_fetches(std::chrono::milliseconds at_most) = 0;

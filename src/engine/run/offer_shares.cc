@@ -24,4 +24,19 @@ Result<OfferShares> share_offers(const RunPlan& plan, int rank,
   return shares;
 }
 
+Result<OffersToFront> offers_to_front(const RunPlan& plan, int rank,
+                                      const std::function<bool(int rank)>& is_on_fronts_node) {
+  if (is_on_fronts_node(rank)) return OffersToFront();
+  OffersToFront offers{.pages = true, .states = true};
+  if (!plan.joint) return offers;
+  WIDEEP_TRY_ASSIGN(const PageGeometry own, page_geometry(plan, rank, ""));
+  for (const int other : plan.mapping.group(parallel::Axis::kTp, rank)) {
+    if (!is_on_fronts_node(other)) continue;
+    WIDEEP_TRY_ASSIGN(const PageGeometry geometry, page_geometry(plan, other, ""));
+    offers.pages = offers.pages && geometry.page != own.page;
+    offers.states = offers.states && geometry.state != own.state;
+  }
+  return offers;
+}
+
 }  // namespace wideep::run

@@ -25,4 +25,14 @@ struct OfferShares {
 Result<OfferShares> share_offers(const RunPlan& plan, int rank,
                                  const std::function<bool(int rank)>& is_on_same_node);
 
+// What of a rank's pages and states goes to the front's node, too (PromptStore::offer_to).
+struct OffersToFront {
+  bool pages = false, states = false;
+};
+
+// All that no rank of its tensor group has alike there; of a rank on that node nothing. Errors: as
+// page_geometry().
+Result<OffersToFront> offers_to_front(const RunPlan& plan, int rank,
+                                      const std::function<bool(int rank)>& is_on_fronts_node);
+
 }  // namespace wideep::run

@@ -111,6 +111,73 @@ TEST(OfferShares, EachPageIsOfferedOnce) {
   }
 }
 
+// Ranks of the first node are the front's.
+void expect_all_at_front(const OfferLayout& layout, uint32_t page) {
+  const RunPlan plan = plan_of(layout);
+  const PageGeometry any = page_geometry(plan, 0, "").value();
+  const auto node_of = [&](int rank) { return rank / layout.ranks_per_node; };
+  std::map<std::vector<int>, Offers> pages, states;
+  for (int rank = 0; rank < plan.mapping.world_size(); ++rank) {
+    const int node = node_of(rank);
+    const auto shares = share_offers(plan, rank, [&](int other) { return node_of(other) == node; });
+    const auto sent = offers_to_front(plan, rank, [&](int other) { return node_of(other) == 0; });
+    ASSERT_TRUE(shares.ok() && sent.ok());
+    if (node == 0) {
+      EXPECT_FALSE(sent->pages || sent->states);
+    }
+    const PageGeometry own = page_geometry(plan, rank, "").value();
+    const parallel::Coordinates at = plan.mapping.coordinates(rank);
+    const std::vector<int> group = {at.cp_rank, layout.is_joint ? 0 : at.tp_rank};
+    const auto offers = [&](std::map<std::vector<int>, Offers>& all, uint64_t bytes) -> Offers& {
+      return all.try_emplace(group, Offers{Cover(bytes), Cover(bytes)}).first->second;
+    };
+    offers(pages, any.page_bytes)
+        .count(own.page, shares->of_pages.has(page) && (node == 0 || sent->pages));
+    offers(states, any.state_bytes)
+        .count(own.state, shares->of_states.has(page) && (node == 0 || sent->states));
+  }
+  for (const auto* all : {&pages, &states}) {
+    for (const auto& [group, each] : *all) {
+      for (size_t i = 0; i < each.had.size(); ++i) {
+        ASSERT_GE(each.offered[i], each.had[i] > 0 ? 1 : 0) << "byte " << i;
+      }
+    }
+  }
+}
+
+TEST(OfferShares, AllIsAtTheFrontsNode) {
+  const parallel::ParallelSizes four = {.tp = 4}, stages = {.tp = 4, .pp = 2},
+                                contexts = {.tp = 2, .cp = 2};
+  const OfferLayout layouts[] = {
+      {.family = "deepseek_v2", .sizes = four, .ranks_per_node = 2},
+      {.family = "deepseek_v2", .sizes = four, .is_joint = false, .ranks_per_node = 2},
+      {.family = "deepseek_v2", .sizes = stages, .ranks_per_node = 4},
+      {.family = "deepseek_v2", .sizes = contexts, .ranks_per_node = 2},
+      {.family = "mixtral", .num_kv_heads = 2, .sizes = four, .ranks_per_node = 2},
+      {.family = "mixtral", .num_kv_heads = 2, .sizes = four, .ranks_per_node = 3},
+      {.family = "mixtral", .num_kv_heads = 4, .sizes = four, .ranks_per_node = 1},
+      {.family = "lfm2_moe", .num_kv_heads = 4, .sizes = stages, .ranks_per_node = 2}};
+  for (const OfferLayout& layout : layouts) {
+    SCOPED_TRACE(testing::Message() << layout.family << ", " << layout.num_kv_heads << " heads, tp "
+                                    << layout.sizes.tp << ", pp " << layout.sizes.pp << ", "
+                                    << layout.ranks_per_node << " ranks per node");
+    for (const uint32_t page : {0u, PromptStore::kPagesInRow, 3 * PromptStore::kPagesInRow + 1}) {
+      expect_all_at_front(layout, page);
+    }
+  }
+}
+
+// Latents of a tensor group are alike on all of its ranks, and cross the network for nobody.
+TEST(OfferShares, WhatTheFrontsNodeHasIsNotSent) {
+  const auto is_of_first = [](int rank) { return rank < 2; };
+  OfferLayout layout{.family = "deepseek_v2", .sizes = {.tp = 4}};
+  EXPECT_FALSE(offers_to_front(plan_of(layout), 3, is_of_first)->pages);
+  layout.is_joint = false;
+  EXPECT_TRUE(offers_to_front(plan_of(layout), 3, is_of_first)->pages);
+  layout = {.family = "mixtral", .num_kv_heads = 4, .sizes = {.tp = 4}};
+  EXPECT_TRUE(offers_to_front(plan_of(layout), 3, is_of_first)->pages);
+}
+
 // Else one would write all, and the others wait.
 TEST(OfferShares, AreAsLargeAsThoseOfTheOthers) {
   const OfferLayout layout{.family = "deepseek_v2", .sizes = {.tp = 4}};

@@ -18,6 +18,7 @@
 #include "online/background_thread.h"
 #include "store/page_peer.h"
 #include "store/peer_fetches.h"
+#include "store/peer_place.h"
 
 namespace wideep::run {
 
@@ -72,27 +73,41 @@ class PromptStore::Worker {
   void offer(std::vector<KeptBytes> kept, double seconds_per_token) {
     if (!has_places_) return;
     const std::lock_guard lock(mutex_);
-    for (KeptBytes& each : kept) offers_.push_back({std::move(each), seconds_per_token});
-    while (offers_.size() > kMaxOffers) {
-      offers_.pop_front();
-      ++not_offered_;
+    for (KeptBytes& each : kept) {
+      const bool is_state = each.head.kind == store::Kind::kState;
+      const bool is_sent = is_state ? parts_.sends_states : parts_.sends_pages;
+      if (has_front_ && is_sent) for_front_.push_back({each, seconds_per_token});
+      offers_.push_back({std::move(each), seconds_per_token});
+    }
+    for (std::deque<Offer>* each : {&offers_, &for_front_}) {
+      while (each->size() > kMaxOffers) {
+        each->pop_front();
+        ++not_offered_;
+      }
     }
     wake_.notify_one();
+  }
+  void offer_to(std::string front) {
+    const std::lock_guard lock(mutex_);
+    has_front_ = !front.empty();
+    if (!has_front_) for_front_.clear();
+    new_front_ = std::move(front);
   }
 
   bool end_all(Milliseconds at_most) {
     std::unique_lock lock(mutex_);
     ++generation_;
     jobs_.clear();
-    not_offered_ += offers_.size();
+    not_offered_ += offers_.size() + for_front_.size();
     offers_.clear();
+    for_front_.clear();
     is_abandoned_ = true;
     wake_.notify_one();
     return idle_.wait_for(lock, at_most, [this] { return !is_busy_; });
   }
   size_t flush(Milliseconds at_most) {
     std::unique_lock lock(mutex_);
-    idle_.wait_for(lock, at_most, [this] { return offers_.empty() && !is_busy_; });
+    idle_.wait_for(lock, at_most, [this] { return offers_.empty() && (!is_busy_ || is_sending_); });
     return offers_.size();
   }
   void stop() {
@@ -146,7 +161,9 @@ class PromptStore::Worker {
     looked_.erase(forget.ticket);
     from_peers_.abandon(forget.ticket);
   }
-  void do_offer(const Offer& offer);
+  void do_offer(const Offer& offer, bool is_for_front);
+  std::optional<Head> offered_head(const KeptBytes& kept) const;
+  void meet_front(const std::string& text);
   Looked look_up(const PageLook& look);
   static size_t end_in_places(const PageLook& look, const Looked& looked);
   Looked look_for_states(const PageLook& look, const Looked& looked, PagesFound* found);
@@ -183,12 +200,15 @@ class PromptStore::Worker {
   std::mutex mutex_;  // guards the members up to the next comment
   std::condition_variable wake_, idle_;
   std::deque<Job> jobs_;
-  std::deque<Offer> offers_;
+  std::deque<Offer> offers_, for_front_;
+  std::string new_front_;  // since the last of for_front_ was sent; "": it is the same
+  bool has_front_ = false;
   uint64_t not_offered_ = 0;
   uint64_t generation_ = 0;  // counts calls of end_all()
   uint64_t running_ = 0;     // ticket of the job that is done; 0: none
   bool is_abandoned_ = false;
-  bool is_busy_ = false;  // touches what the engine has
+  bool is_busy_ = false;     // touches what the engine has
+  bool is_sending_ = false;  // that is for the front
   bool is_stopping_ = false;
 
   // The thread's alone.
@@ -197,6 +217,7 @@ class PromptStore::Worker {
   uint64_t looked_of_ = 0;  // generation
   bool has_news_;           // since the last StoreState
   std::chrono::steady_clock::time_point told_;
+  std::optional<store::Places> front_;  // one place
   store::PeerFetches from_peers_;
   std::unordered_map<uint64_t, Arriving> arriving_;  // those of from_peers_
   bool has_told_of_text_ = false, has_told_of_class_ = false;
@@ -206,7 +227,7 @@ class PromptStore::Worker {
 
 bool PromptStore::Worker::wait_for_work(std::unique_lock<std::mutex>& lock) {
   using Clock = std::chrono::steady_clock;
-  while (jobs_.empty() && offers_.empty() && !is_stopping_) {
+  while (jobs_.empty() && offers_.empty() && for_front_.empty() && !is_stopping_) {
     const Clock::time_point poll = from_peers_.next_poll();
     const Clock::time_point news = has_news_ ? told_ + kStatePause : Clock::time_point::max();
     const Clock::time_point now = Clock::now();
@@ -232,7 +253,7 @@ void PromptStore::Worker::forget_all() {
   arriving_.clear();
 }
 
-// In each round a job, the peers, and an offer if no job waits.
+// In each round a job, the peers, and an offer if no job waits; to the front if nothing else does.
 void PromptStore::Worker::run() {
   std::unique_lock lock(mutex_);
   while (wait_for_work(lock)) {
@@ -242,6 +263,7 @@ void PromptStore::Worker::run() {
     is_abandoned_ = false;
     std::optional<Job> job;
     std::optional<Offer> offer;
+    std::string new_front;
     if (!jobs_.empty()) {
       job = std::move(jobs_.front());
       jobs_.pop_front();
@@ -250,16 +272,23 @@ void PromptStore::Worker::run() {
     } else if (!offers_.empty()) {
       offer = std::move(offers_.front());
       offers_.pop_front();
+    } else if (!for_front_.empty()) {
+      offer = std::move(for_front_.front());
+      for_front_.pop_front();
+      new_front = std::exchange(new_front_, {});
+      is_sending_ = true;
     }
+    const bool is_sending = is_sending_;
     lock.unlock();
     if (job) std::visit([&](auto&& each) { do_job(std::move(each), generation); }, std::move(*job));
     poll_peers(generation);
-    if (offer) do_offer(*offer);
+    if (!new_front.empty()) meet_front(new_front);
+    if (offer) do_offer(*offer, is_sending);
     has_news_ = has_news_ || (has_places_ && (job || offer));
     if (has_news_ && std::chrono::steady_clock::now() - told_ >= kStatePause) report_state();
     lock.lock();
     running_ = 0;
-    is_busy_ = false;
+    is_busy_ = is_sending_ = false;
     idle_.notify_all();
   }
 }
@@ -274,14 +303,18 @@ void PromptStore::Worker::report(const RankEvent& event, uint64_t generation,
 
 void PromptStore::Worker::report_state() {
   StoreState state{.rank = parts_.rank, .tiers = {}};
-  for (int i = 0; i < places_.size(); ++i) {
-    store::Place& place = places_.place(i);
-    StoreState::Tier tier{
-        .label = {}, .counts = place.counts(), .size = place.size(), .is_out = places_.is_out(i)};
+  const auto add = [&state](store::Places& places, int index) {
+    store::Place& place = places.place(index);
+    StoreState::Tier tier{.label = {},
+                          .counts = place.counts(),
+                          .size = place.size(),
+                          .is_out = places.is_out(index)};
     const std::string_view label = place.label();
     std::copy_n(label.begin(), std::min(label.size(), tier.label.size() - 1), tier.label.begin());
     state.tiers.push_back(tier);
-  }
+  };
+  for (int i = 0; i < places_.size(); ++i) add(places_, i);
+  if (front_) add(*front_, 0);
   told_ = std::chrono::steady_clock::now();
   has_news_ = false;
   std::unique_lock lock(mutex_);
@@ -595,22 +628,28 @@ void PromptStore::Worker::poll_peers(uint64_t generation) {
 
 // ---- offering ----
 
-// A page saves what computing its tokens takes. A state saves that of all tokens before it: without
-// it their pages are of no use.
-void PromptStore::Worker::do_offer(const Offer& offer) {
-  Head head = offer.kept.head;
+// With this rank's part of it. nullopt: it has none, or another rank offers it.
+std::optional<Head> PromptStore::Worker::offered_head(const KeptBytes& kept) const {
+  Head head = kept.head;
   const bool is_state = head.kind == store::Kind::kState;
   const Share& share = is_state ? parts_.of_states : parts_.of_pages;
-  if (!share.has(head.page)) return;
+  if (!share.has(head.page) || (is_state && !has_state())) return std::nullopt;
   if (is_state) {
-    if (!has_state()) return;
     head = state_of(head);
   } else {
     head.canonical_bytes = parts_.geometry.page_bytes;
     head.part = parts_.geometry.page;
   }
-  if (head.part.bytes() == 0) return;
-  const double pages = is_state ? head.page + 1.0 : 1.0;
+  return head.part.bytes() > 0 ? std::optional(head) : std::nullopt;
+}
+
+// A page saves what computing its tokens takes. A state saves that of all tokens before it: without
+// it their pages are of no use.
+void PromptStore::Worker::do_offer(const Offer& offer, bool is_for_front) {
+  const std::optional<Head> found = offered_head(offer.kept);
+  if (!found) return;
+  const Head& head = *found;
+  const double pages = head.kind == store::Kind::kState ? head.page + 1.0 : 1.0;
   const double seconds = pages * static_cast<double>(store::kPageTokens) * offer.seconds_per_token;
   if (!offer.kept.is_intact()) {
     const std::lock_guard lock(mutex_);
@@ -619,8 +658,37 @@ void PromptStore::Worker::do_offer(const Offer& offer) {
   }
   const std::span<const std::byte> bytes(offer.kept.bytes, head.part.bytes());
   const auto is_intact = [&offer] { return offer.kept.is_intact(); };
+  if (is_for_front) {
+    if (!front_) return;
+    // What a place of this node had was likely sent before.
+    const bool is_there = offer.kept.is_imported &&
+                          front_->find(std::span(&head, 1)).front() != store::Places::kNowhere;
+    if (!is_there) front_->offer(0, head, bytes, seconds, is_intact);
+    return;
+  }
   if (offer.kept.is_imported) return places_.offer_hit(head, bytes, seconds, is_intact);
   places_.offer_to_all(head, bytes, seconds, is_intact);
+}
+
+// As a new place: what was left alone is tried at once.
+void PromptStore::Worker::meet_front(const std::string& text) {
+  front_.reset();
+  const auto open = [&]() -> Result<std::unique_ptr<store::PeerPlace>> {
+    WIDEEP_TRY_ASSIGN(store::PagePeer front, store::parse_page_peer(text));
+    return store::PeerPlace::make({.host = std::move(front.host),
+                                   .token = std::move(front.token),
+                                   .record_class = std::move(front.record_class),
+                                   .offers = true});
+  };
+  auto place = open();
+  if (!place.ok()) {
+    log::warn("prompt cache: the front's node: {}; its pages are not offered there",
+              place.status().message());
+    return;
+  }
+  std::vector<store::ListedPlace> places;
+  places.push_back({.place = std::move(*place), .expected = store::kServerPrice});
+  front_.emplace(std::move(places));
 }
 
 // ---- the engine's side ----
@@ -657,6 +725,8 @@ void PromptStore::abandon(uint64_t ticket) { worker_->abandon(ticket); }
 void PromptStore::offer(std::vector<KeptBytes> kept, double seconds_per_token) {
   if (!kept.empty()) worker_->offer(std::move(kept), seconds_per_token);
 }
+
+void PromptStore::offer_to(std::string front) { worker_->offer_to(std::move(front)); }
 
 Status PromptStore::end_fetches(Milliseconds at_most) {
   if (worker_->end_all(at_most)) return {};

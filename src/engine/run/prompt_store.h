@@ -5,10 +5,13 @@
 //
 //   engine ──queue──▶ thread ──▶ store::Places (memory of the node, directory, Redis)
 //                        ├─────▶ store::PeerFetches, of prompts that a peer computes
+//                        ├─────▶ the page server of the front's node, if that is another one
 //                        └──▶ PagesFound, PagesArriving, PagesFetched, StoreState to the front
 //
-// What is asked goes before what is offered. Both queues have a bound: beyond it a look finds what
-// the cache has, and the oldest offers are forgotten, which costs only a page that is not kept.
+// What is asked goes before what is offered to the places, and that before what goes to the front's
+// node: a slow network keeps nobody waiting for longer than one page takes. All queues have a
+// bound: beyond it a look finds what the cache has, and the oldest offers are forgotten, which costs
+// only a page that is not kept.
 //
 // A look with a peer finds all pages: the peer computes what places do not have. Its fetch waits for
 // them beside all other work, and tells the front that it does. A peer that computes nothing for the
@@ -25,6 +28,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <thread>
 #include <unordered_map>
 #include <variant>
@@ -41,7 +45,7 @@ namespace wideep::run {
 class PromptStore : public engine::PageStore {
  public:
   static constexpr size_t kMaxAsked = 1024;   // looks and fetches that wait; of a peer as many
-  static constexpr size_t kMaxOffers = 8192;  // pages and states that wait
+  static constexpr size_t kMaxOffers = 8192;  // pages and states that wait; for the front as many
   static constexpr std::chrono::seconds kStatePause{1};
   static constexpr std::chrono::milliseconds kArrivingPause{500};
 
@@ -61,6 +65,8 @@ class PromptStore : public engine::PageStore {
     store::Places places;
     std::vector<int> processors;  // that the thread may run on; empty: those of the caller
     Share of_pages = {}, of_states = {};
+    // The front is on another node, whose ranks do not have the same.
+    bool sends_pages = false, sends_states = false;
   };
   // messenger: outlives the store.
   PromptStore(Parts parts, const transport::Messenger& messenger);
@@ -74,10 +80,11 @@ class PromptStore : public engine::PageStore {
   void refuse(uint64_t ticket) override;
   void abandon(uint64_t ticket) override;
   void offer(std::vector<engine::KeptBytes> kept, double seconds_per_token) override;
+  void offer_to(std::string front) override;
   Status end_fetches(std::chrono::milliseconds at_most) override;
 
-  // Waits until all that was offered is kept or refused, at most so long. Returns how many were not
-  // reached.
+  // Waits until all that was offered to the places is kept or refused, at most so long. Returns how
+  // many were not reached.
   size_t flush(std::chrono::milliseconds at_most);
 
  private:

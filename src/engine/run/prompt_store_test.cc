@@ -3,12 +3,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -202,7 +204,9 @@ class PromptStoreTest : public ::testing::Test {
                            .geometry = geometry,
                            .places = store::Places(std::move(places)),
                            .processors = {},
-                           .of_pages = of_pages},
+                           .of_pages = of_pages,
+                           .sends_pages = is_apart_,
+                           .sends_states = is_apart_},
         inbox_);
   }
   // Until all that is offered is kept or refused.
@@ -225,6 +229,7 @@ class PromptStoreTest : public ::testing::Test {
 
   Inbox inbox_;
   base::SharedBytes memory_;
+  bool is_apart_ = false;  // those that are opened: from the front's node
 };
 
 TEST_F(PromptStoreTest, WhatWasOfferedIsFoundAndFetched) {
@@ -869,6 +874,162 @@ TEST_F(PromptStoreFromPeerTest, APlaceIsNotNeeded) {
   EXPECT_EQ(inbox_.next<PagesFetched>()->pages, 3);
   EXPECT_EQ(read.bytes, written.bytes);
   EXPECT_FALSE(inbox_.next<StoreState>(milliseconds(50)));
+}
+
+// ---- to the front's node ----
+
+// The front is another process, whose memory is served to other servers.
+class PromptStoreToFrontTest : public PromptStoreTest {
+ protected:
+  void SetUp() override {
+    auto memory = store::HostTier::create_memory(uint64_t{16} << 20);
+    ASSERT_TRUE(memory.ok());
+    front_memory_ = std::move(memory).value();
+    start(0);
+    is_apart_ = true;
+  }
+  void start(uint16_t port) {
+    auto server =
+        store::PageServer::start({.address = transport::resolve("127.0.0.1", port).value(),
+                                  .token = "secret",
+                                  .record_class = "class",
+                                  .offering_token = "offers"},
+                                 front_memory_);
+    ASSERT_TRUE(server.ok()) << server.status().message();
+    server_ = std::move(server).value();
+    port_ = server_->address().port;
+  }
+  std::string front() const {
+    return store::text_of(
+        {.host = {"127.0.0.1", port_}, .token = "offers", .record_class = "class"});
+  }
+  std::unique_ptr<PromptStore> open_at_front(bool keeps_states = false) {
+    auto tier = store::HostTier::open(front_memory_);
+    EXPECT_TRUE(tier.ok());
+    return open_over(std::move(tier).value(), keeps_states);
+  }
+  // How many leading pages are there; waits until they are so many.
+  int pages_at_front(const std::vector<int32_t>& tokens, int expected, bool keeps_states = false) {
+    const auto store = open_at_front(keeps_states);
+    PagesFound found;
+    for (int i = 0; i < 1000; ++i) {
+      found = look(*store, 1, tokens);
+      if (found.found == expected && (!keeps_states || !found.states.empty())) break;
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    return found.found;
+  }
+  // The next state that says of the front what is wanted; nullopt: it never does.
+  std::optional<StoreState::Tier> wait_for_tier(
+      const std::function<bool(const StoreState::Tier&)>& is_wanted) {
+    for (int i = 0; i < 20; ++i) {
+      const auto state = inbox_.next<StoreState>();
+      if (!state) break;
+      for (const StoreState::Tier& each : state->tiers) {
+        if (each.name() == "front" && is_wanted(each)) return each;
+      }
+    }
+    return std::nullopt;
+  }
+
+  base::SharedBytes front_memory_;
+  std::unique_ptr<store::PageServer> server_;
+  uint16_t port_ = 0;
+};
+
+TEST_F(PromptStoreToFrontTest, WhatIsComputedOnAnotherNodeIsThereToo) {
+  const std::vector<int32_t> tokens = tokens_of(5);
+  Cache written(tokens);
+  written.fill();
+  const auto store = open();
+  store->offer_to(front());
+  keep(*store, written.kept());
+  EXPECT_EQ(look(*store, 1, tokens).found, 5);  // on the own node
+  EXPECT_EQ(pages_at_front(tokens, 5), 5);
+  const auto at_front = open_at_front();
+  Cache read(tokens);
+  EXPECT_EQ(look(*at_front, 2, tokens).found, 5);
+  at_front->fetch(read.fetch(2, 0, 5));
+  EXPECT_EQ(inbox_.next<PagesFetched>()->pages, 5);
+  EXPECT_EQ(read.bytes, written.bytes);
+  EXPECT_TRUE(wait_for_tier([](const StoreState::Tier& tier) { return tier.counts.taken == 5; }));
+}
+
+TEST_F(PromptStoreToFrontTest, StatesGoWithTheirPages) {
+  const std::vector<int32_t> tokens = tokens_of(3);
+  Cache written(tokens);
+  written.fill();
+  const auto store = open(true);
+  store->offer_to(front());
+  std::vector<engine::KeptBytes> kept = written.kept();
+  kept.push_back(written.kept_state(2));
+  keep(*store, std::move(kept));
+  EXPECT_EQ(pages_at_front(tokens, 3, true), 3);
+}
+
+// What came from a place of the own node the front's may not have any more.
+TEST_F(PromptStoreToFrontTest, WhatAPlaceHadIsOfferedWhereItIsNot) {
+  const std::vector<int32_t> tokens = tokens_of(4);
+  Cache written(tokens);
+  std::vector<engine::KeptBytes> kept = written.kept();
+  for (engine::KeptBytes& each : kept) each.is_imported = true;
+  const auto store = open();
+  store->offer_to(front());
+  keep(*store, std::move(kept));
+  EXPECT_EQ(pages_at_front(tokens, 4), 4);
+}
+
+TEST_F(PromptStoreToFrontTest, RanksOfItsNodeAndThoseThatAreToldNobodySendNothing) {
+  const std::vector<int32_t> tokens = tokens_of(2);
+  Cache written(tokens);
+  is_apart_ = false;
+  const auto beside = open();
+  is_apart_ = true;
+  const auto apart = open();
+  beside->offer_to(front());
+  apart->offer_to(front());
+  apart->offer_to("");
+  for (PromptStore* store : {&*beside, &*apart}) {
+    keep(*store, written.kept());
+    EXPECT_TRUE(store->end_fetches(milliseconds(10'000)).ok());
+  }
+  EXPECT_EQ(pages_at_front(tokens, 0), 0);
+}
+
+// The places of the own node get all, and what comes later goes to the next front.
+TEST_F(PromptStoreToFrontTest, AFrontThatIsGoneKeepsNobodyWaitingAndMayComeBack) {
+  const std::vector<int32_t> tokens = tokens_of(4);
+  Cache written(tokens);
+  server_.reset();
+  const auto store = open();
+  store->offer_to(front());
+  keep(*store, written.kept());
+  EXPECT_EQ(look(*store, 1, tokens).found, 4);
+  EXPECT_TRUE(wait_for_tier([](const StoreState::Tier& tier) { return tier.is_out; }));
+  EXPECT_EQ(pages_at_front(tokens, 0), 0);
+
+  start(port_);
+  store->offer_to(front());
+  keep(*store, written.kept());
+  EXPECT_EQ(pages_at_front(tokens, 4), 4);
+  EXPECT_TRUE(wait_for_tier([](const StoreState::Tier& tier) { return !tier.is_out; }));
+}
+
+TEST_F(PromptStoreToFrontTest, AFrontThatHangsKeepsNobodyWaiting) {
+  const std::vector<int32_t> tokens = tokens_of(4);
+  Cache written(tokens);
+  server_.reset();
+  const auto address = transport::resolve("127.0.0.1", port_).value();
+  const int silent = transport::listen_on(address).value();  // accepts nobody
+  const auto store = open();
+  store->offer_to(front());
+  for (int i = 0; i < 3; ++i) {
+    keep(*store, written.kept());
+    EXPECT_EQ(look(*store, 1, tokens).found, 4);
+  }
+  EXPECT_TRUE(wait_for_tier([](const StoreState::Tier& tier) { return tier.is_out; }));
+  EXPECT_TRUE(store->end_fetches(milliseconds(10'000)).ok());
+  ::close(silent);
 }
 
 }  // namespace

@@ -368,13 +368,20 @@ Status Rank::open_store() {
   WIDEEP_TRY_ASSIGN(const OfferShares shares, share_offers(plan_, seat_.rank(), [this](int rank) {
                       return seat_.is_on_this_node(rank);
                     }));
+  const transport::NodeMap* nodes = node_map(options);
+  WIDEEP_TRY_ASSIGN(const OffersToFront to_front,
+                    offers_to_front(plan_, seat_.rank(), [nodes](int rank) {
+                      return nodes == nullptr || nodes->node_of(rank) == nodes->node_of(0);
+                    }));
   store_.emplace(PromptStore::Parts{.rank = seat_.rank(),
                                     .keeps_states = plan_.limits.state_slots > 0,
                                     .geometry = std::move(geometry),
                                     .places = store::Places(std::move(places)),
                                     .processors = processors_of_all(plan_.threads),
                                     .of_pages = shares.of_pages,
-                                    .of_states = shares.of_states},
+                                    .of_states = shares.of_states,
+                                    .sends_pages = to_front.pages,
+                                    .sends_states = to_front.states},
                  seat_.messenger());
   return {};
 }

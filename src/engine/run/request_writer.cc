@@ -221,6 +221,7 @@ void RequestWriter::submit_looked_for(const PromptFetches::Step& step) {
 
 void RequestWriter::ranks_ready() {
   const std::lock_guard lock(mutex_);
+  write_offers();
   fetches_.ranks_ready();
 }
 
@@ -340,11 +341,24 @@ int RequestWriter::change_role(engine::Role role) {
   role_ = role;
   ++num_roles_;
   write_role();
+  write_offers();
   return num_roles_;
 }
 
 void RequestWriter::write_role() {
   write({.kind = Command::Kind::kRole, .request = {.index = num_roles_}, .role = role_});
+}
+
+void RequestWriter::offer_pages_to(std::string front) {
+  const std::lock_guard lock(mutex_);
+  offers_to_ = std::move(front);
+}
+
+void RequestWriter::write_offers() {
+  if (offers_to_.empty()) return;
+  const bool computes_for_others = role_ != engine::Role::kDecode;
+  write(
+      {.kind = Command::Kind::kOffers, .request = {.peer = computes_for_others ? offers_to_ : ""}});
 }
 
 void RequestWriter::finish() {
@@ -497,6 +511,7 @@ int RequestWriter::change_members(uint32_t epoch, const std::vector<int>& ranks)
   // A rank that stays may have dropped it with the last epoch, and one that joins has not read it.
   if (num_recordings_ > 0) write_recording();
   if (num_roles_ > 0) write_role();
+  write_offers();
   if (is_stopping_) write(Command::Kind::kStop);
   fetches_.ranks_ready();
   std::vector<Running> again = begin_again();

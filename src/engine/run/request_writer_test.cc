@@ -244,6 +244,33 @@ TEST(RequestWriter, RecordingsAndTheEndAreSaidAgainToNewMembers) {
   }
 }
 
+// To those that compute prompts for other servers, that is.
+TEST(RequestWriter, WherePagesAreOfferedIsSaidToAllAndAgainToNewMembers) {
+  using engine::Role;
+  Ranks ranks(2, RequestWriter::OnLoss::kReplay);
+  ranks.writer().offer_pages_to("the front");
+  const auto expect_offers = [&](const std::string& front) {
+    for (const int rank : {0, 1}) {
+      Command command = ranks.next(rank);
+      if (command.kind == Command::Kind::kRole) command = ranks.next(rank);
+      EXPECT_EQ(command.kind, Command::Kind::kOffers);
+      EXPECT_EQ(command.request.peer, front);
+    }
+  };
+  ranks.writer().ranks_ready();
+  expect_offers("the front");
+  ranks.writer().change_role(Role::kPrefill);
+  expect_offers("the front");
+  ranks.die(1);
+  ranks.writer().lose_rank(1, false);
+  ranks.start(1, true);
+  ranks.writer().change_members(2, {0, 1});
+  for (const int rank : {0, 1}) ranks.feed(rank).begin_epoch(2, true);
+  expect_offers("the front");
+  ranks.writer().change_role(Role::kDecode);
+  expect_offers("");
+}
+
 TEST(RequestWriter, GoesOnWhereTheCacheIs) {
   Ranks ranks(3, RequestWriter::OnLoss::kMove);
   Request begun = request(0);

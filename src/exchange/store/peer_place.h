@@ -49,7 +49,7 @@ class PeerPlace final : public Place {
   // (failed, deadline exceeded): no answer.
   Result<std::vector<RequestStatus>> states(std::span<const std::string> requests);
 
-  std::string_view label() const override { return "peer"; }
+  std::string_view label() const override { return options_.offers ? "front" : "peer"; }
   std::vector<bool> find(std::span<const Head> heads) override;
   Status fetch(std::span<const FetchOrder> orders,
                const std::function<bool(size_t index, FetchResult result)>& done) override;
