@@ -38,6 +38,7 @@ Result<std::unique_ptr<PageSharing>> PageSharing::create(const store::RedisHost&
 PageSharing::PageSharing(Told told, int reserved)
     : told_(std::move(told)),
       token_(base::random_hex(kTokenBytes)),
+      offering_token_(base::random_hex(kTokenBytes)),
       reserved_(reserved),
       address_(transport::local_address(reserved)) {}
 
@@ -52,6 +53,7 @@ Status PageSharing::start(const base::SharedBytes& memory) {
       store::PageServer::start({.address = address_,
                                 .token = token_,
                                 .record_class = told_.record_class,
+                                .offering_token = offering_token_,
                                 .state_of = [this](auto name) { return requests_.status_of(name); },
                                 .counts = &counts_},
                                memory));
@@ -67,6 +69,24 @@ std::string PageSharing::opaque_state(const std::string& local_host) const {
                        .record_class = told_.record_class};
   self.mac = told_.trust.sign(self);
   return store::text_of(self);
+}
+
+Result<std::string> PageSharing::host_for_nodes(const std::string& node, bool are_here) const {
+  const std::string& host = told_.host.empty() ? node : told_.host;
+  if (!host.empty()) {
+    WIDEEP_TRY_ASSIGN(const transport::PeerAddress address, transport::resolve(host, 0));
+    if (!is_any(address) && (are_here || !address.is_loopback())) return host;
+  }
+  return invalid_input(
+      fmt::format("expected an address of this node by which the other nodes reach it, found {}",
+                  told_.host.empty() && node.empty() ? "all addresses" : host));
+}
+
+std::string PageSharing::offering_state(const std::string& host) const {
+  if (server_ == nullptr) return "";
+  return store::text_of({.host = {.name = host, .port = address_.port},
+                         .token = offering_token_,
+                         .record_class = told_.record_class});
 }
 
 }  // namespace wideep::server

@@ -46,6 +46,13 @@ class PageSharing {
   // client has reached this server, if that is known; said where the server listens at all
   // addresses.
   std::string opaque_state(const std::string& local_host) const;
+  // The host by which ranks of other nodes reach it: the one that clients are told, or where it
+  // listens at all addresses `node`, this node on the network between them ("": not known).
+  // are_here: all nodes are on this machine. Errors (invalid input): there is none.
+  Result<std::string> host_for_nodes(const std::string& node, bool are_here) const;
+  // store::text_of a PagePeer at this host, with the token of those who offer pages; "": start() has
+  // failed.
+  std::string offering_state(const std::string& host) const;
   // What is said of requests whose prompts are computed for others.
   ContextRequests& requests() { return requests_; }
   const store::PageServerCounts& counts() const { return counts_; }
@@ -60,7 +67,7 @@ class PageSharing {
   PageSharing(Told told, int reserved);
 
   const Told told_;
-  const std::string token_;
+  const std::string token_, offering_token_;
   const int reserved_;  // descriptor: holds the address while nobody listens
   const transport::PeerAddress address_;
   ContextRequests requests_;

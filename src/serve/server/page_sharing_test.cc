@@ -7,9 +7,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "store/host_tier.h"
 #include "store/page_peer.h"
 #include "store/peer_place.h"
+#include "store/records_testing.h"
 
 namespace wideep::server {
 namespace {
@@ -67,6 +70,39 @@ TEST(PageSharingTest, WhatIsToldIsSigned) {
     EXPECT_EQ(told.host.name, reached);
     EXPECT_TRUE(trust.check(told).ok());
     EXPECT_FALSE(store::PageTrust("the key of others").check(told).ok());
+  }
+}
+
+TEST(PageSharingTest, RanksOfOtherNodesAreToldWhereTheyReachIt) {
+  const auto make = [](const char* host) {
+    return PageSharing::create({.name = host, .port = 0}, "00ff", store::PageTrust()).value();
+  };
+  const auto everywhere = make("0.0.0.0"), here = make("127.0.0.1");
+  EXPECT_EQ(everywhere->host_for_nodes("10.1.2.3", false).value(), "10.1.2.3");
+  EXPECT_EQ(everywhere->host_for_nodes("127.0.0.1", true).value(), "127.0.0.1");
+  EXPECT_EQ(here->host_for_nodes("10.1.2.3", true).value(), "127.0.0.1");
+  const auto complaint = [](const auto& host) { return host.status().message(); };
+  EXPECT_THAT(complaint(here->host_for_nodes("10.1.2.3", false)), HasSubstr("found 127.0.0.1"));
+  EXPECT_THAT(complaint(everywhere->host_for_nodes("", false)), HasSubstr("found all addresses"));
+  EXPECT_THAT(complaint(everywhere->host_for_nodes("0.0.0.0", false)), HasSubstr("found 0.0.0.0"));
+
+  const auto memory =
+      store::HostTier::create_memory(uint64_t{1} << 20, base::SharedBytes::create).value();
+  EXPECT_EQ(here->offering_state("127.0.0.1"), "");  // nobody serves
+  ASSERT_TRUE(here->start(memory).ok());
+  const auto told = store::parse_page_peer(here->offering_state("127.0.0.1")).value();
+  const auto read = store::parse_page_peer(here->opaque_state("")).value();
+  EXPECT_EQ(told.host, read.host);
+  EXPECT_NE(told.token, read.token);
+  for (const auto& [peer, result] : {std::pair(told, store::OfferResult::kTaken),
+                                     std::pair(read, store::OfferResult::kFailed)}) {
+    const auto place = store::PeerPlace::make({.host = peer.host,
+                                               .token = peer.token,
+                                               .record_class = peer.record_class,
+                                               .offers = true})
+                           .value();
+    const store::Head head = store::sequence_of(1, 1, 4096).front();
+    EXPECT_EQ(place->offer(head, store::payload_of(head), 1.0, store::kIntact), result);
   }
 }
 

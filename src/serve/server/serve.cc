@@ -864,27 +864,37 @@ Result<Opened> open_files_of(const ServeOptions& options, const tokenizer::Token
 struct Shared {
   RoleMemory role;
   std::unique_ptr<PageSharing> pages;  // null: not shared
+  std::string host_for_nodes;          // PageSharing's; "": there are no others
 };
 
-// Before they fork. The pages of one node's ranks are where this process is. Of the other nodes'
-// prompts nothing could be had, and whoever was told of them would wait in vain.
+// By which ranks of other nodes reach this one. Errors (invalid input): there is none.
+Result<std::string> host_for_nodes(const ServeOptions& options, const PageSharing& pages) {
+  const transport::NodeMap* nodes = run::node_map(options.run);
+  if (nodes == nullptr || nodes->num_nodes() == 1) return std::string();
+  // Of those that a launcher has started nobody says how they reach each other.
+  if (!options.run.kept_nodes) return pages.host_for_nodes("", /*are_here=*/false);
+  return pages.host_for_nodes(options.nodes.address,
+                              options.run.kept_nodes->place.here.is_loopback());
+}
+
+// Before they fork. Whoever was told of pages that other nodes cannot send here would wait in vain.
 Result<Shared> share(const ServeOptions& options, const run::Run& run, run::RunView& view) {
   WIDEEP_TRY_ASSIGN(RoleMemory role, RoleMemory::create(options.role));
-  Shared shared{.role = std::move(role), .pages = nullptr};
+  Shared shared{.role = std::move(role), .pages = nullptr, .host_for_nodes = {}};
   if (!options.pages) return shared;
-  const transport::NodeMap* nodes = run::node_map(options.run);
-  if (nodes != nullptr && nodes->num_nodes() > 1) {
-    view.line(
-        fmt::format("--role, --page-address: expected all ranks on one node, found {} nodes: no "
-                    "pages are shared, and other servers compute these prompts themselves; start a "
-                    "server on each node to share them",
-                    nodes->num_nodes()));
-    return shared;
-  }
   auto pages = PageSharing::create(*options.pages, run.record_class(),
                                    store::PageTrust(options.service.page_key));
   WIDEEP_TRY(pages.status().at("--page-address"));
+  auto host = host_for_nodes(options, **pages);
+  if (!host.ok()) {
+    view.line(
+        fmt::format("--page-address: {}: no pages are shared, and other servers compute these "
+                    "prompts themselves; name one (without --page-key-file it is 127.0.0.1)",
+                    host.status().message()));
+    return shared;
+  }
   shared.pages = std::move(*pages);
+  shared.host_for_nodes = std::move(*host);
   if (options.service.page_key.empty()) {
     view.line(
         "pages of prompts are shared with servers of this machine only, without --page-key-file");
@@ -893,10 +903,14 @@ Result<Shared> share(const ServeOptions& options, const run::Run& run, run::RunV
 }
 
 // Serving goes on where pages cannot be had: whoever wants them computes them.
-void start_sharing(PageSharing* pages, const run::Run& run, run::RunView& view) {
-  if (pages == nullptr) return;
-  if (const Status status = pages->start(*run.host_tier_memory()); !status.ok()) {
-    view.line(fmt::format("{}; no pages are shared, serving goes on", status.message()));
+void start_sharing(const Shared& shared, const run::Run& run, run::RunView& view,
+                   run::RequestWriter& requests) {
+  if (shared.pages == nullptr) return;
+  if (const Status status = shared.pages->start(*run.host_tier_memory()); !status.ok()) {
+    return view.line(fmt::format("{}; no pages are shared, serving goes on", status.message()));
+  }
+  if (!shared.host_for_nodes.empty()) {
+    requests.offer_pages_to(shared.pages->offering_state(shared.host_for_nodes));
   }
 }
 
@@ -1110,7 +1124,7 @@ Status serve_with(const ServeOptions& options, transport::NodeServer* nodes, run
       fmt::format("serving {} on {}/v1 (context {} tokens{}){}", service.model, address,
                   service.max_sequence, chat_note, note_on_pages(service, address));
   const auto use = [&](run::RankGroup& group) -> Status {
-    start_sharing(sharing, *run, view);
+    start_sharing(*shared, *run, view, group.requests());
     front.tell_pages(pages ? &*pages : nullptr, opened->zmq);
     if (group.kept() != nullptr) WIDEEP_TRY(front.begin(*group.kept()));
     if (front.goes_on() && opened->log) {
