@@ -4,13 +4,20 @@
 // their processes die.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <fstream>
+#include <future>
+#include <string>
+#include <vector>
 
+#include "base/scratch_directory.h"
 #include "command.h"
 #include "command_model.h"
 #include "command_server.h"
 #include "http/http_client_testing.h"
+#include "service_nodes.h"
 #include "store/page_peer.h"
 #include "store/peer_place.h"
 #include "store/record.h"
@@ -126,6 +133,92 @@ TEST(CommandRoles, APageAddressThatIsTakenIsAnErrorAtTheStart) {
   const CommandEnd end = other.wait();
   EXPECT_EQ(end.exit_code, 1);
   EXPECT_THAT(end.err, HasSubstr("--page-address: cannot listen on " + peer->host.text()));
+}
+
+// Prompts of 3 pages and some tokens, of which ranks of both nodes compute some.
+class PagesOfNodes {
+ public:
+  PagesOfNodes() : prefill_(2, small_model(), arguments()) {}
+  ServiceNodes& prefill() { return prefill_; }
+  Server& decode() { return decode_; }
+
+  // All at once, so that they are dealt out.
+  void expect_all_pages_come() {
+    const double sent_before = std::max(sent(), 0.0);
+    std::vector<std::string> prompts;
+    for (int i = 0; i < kPrompts; ++i) prompts.emplace_back(200, static_cast<char>('A' + next_++));
+    std::vector<std::future<Reply>> computed;
+    for (const std::string& each : prompts) {
+      computed.push_back(std::async(std::launch::async, [this, &each] {
+        return prefill_.server().complete(
+            {{"prompt", each}, {"disaggregated_params", {{"request_type", "context_only"}}}});
+      }));
+    }
+    std::vector<json> params;
+    for (auto& each : computed) {
+      const Reply reply = each.get();
+      ASSERT_EQ(reply.status, 200) << reply.body;
+      params.push_back(reply.body_json()["choices"][0]["disaggregated_params"]);
+      params.back()["request_type"] = "generation_only";
+    }
+    // Ranks say what they have sent once a second.
+    ASSERT_TRUE(wait_until([&] { return sent() > sent_before; }, 20s * kSlowdown));
+    const double before = decode_.metric(kWhole);
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      const json body = {{"prompt", prompts[i]}};
+      json divided = body;
+      divided["disaggregated_params"] = params[i];
+      const Reply reply = decode_.complete(divided);
+      ASSERT_EQ(reply.status, 200) << reply.body;
+      EXPECT_EQ(reply.body_json()["choices"][0]["text"],
+                prefill_.server().complete(body).body_json()["choices"][0]["text"]);
+    }
+    EXPECT_EQ(decode_.metric(kWhole), before + kPrompts);
+  }
+  double sent() {
+    return prefill_.server().metric("wideep_prompt_cache_taken_total{tier=\"front\"}");
+  }
+
+ private:
+  static constexpr int kPrompts = 8;
+  static constexpr const char* kWhole = "wideep_prompt_transfers_total{outcome=\"whole\"}";
+  std::vector<std::string> arguments() const {
+    std::ofstream(directory_.file("config.yaml"))
+        << "tensor_parallel_size: 2\nmoe_expert_parallel_size: 2\nenable_attention_dp: true\n";
+    return {"--config",
+            directory_.file("config.yaml"),
+            "--threads-per-rank",
+            "1",
+            "--role",
+            "prefill",
+            "--host-cache-size",
+            "64M"};
+  }
+
+  base::ScratchDirectory directory_;
+  ServiceNodes prefill_;
+  Server decode_{small_model(), {"--ranks", "1", "--role", "decode"}};
+  int next_ = 0;
+};
+
+TEST(CommandRoles, OverNodesTheOneThatServesHasThePagesOfAll) {
+  PagesOfNodes servers;
+  ASSERT_GT(servers.prefill().port(), 0) << servers.prefill().server().command().err();
+  ASSERT_GT(servers.decode().port(), 0) << servers.decode().command().err();
+  ASSERT_NO_FATAL_FAILURE(servers.expect_all_pages_come());
+  // Whoever takes their places hears of it, too: a process that serves counts anew.
+  ::kill(process_named(servers.prefill().server(), "wideep-front"), SIGKILL);
+  ASSERT_TRUE(wait_until([&] { return servers.sent() <= 0; }, 20s * kSlowdown));
+  ASSERT_NO_FATAL_FAILURE(servers.expect_all_pages_come());
+  ::kill(servers.prefill().processes("wideep-rank-1").front(), SIGKILL);
+  const auto have_both_again = [&] {
+    const Server& server = servers.prefill().server();
+    return server.metric("wideep_recoveries_total") > 0 &&
+           server.metric("wideep_ep_active_ranks") == 2;
+  };
+  ASSERT_TRUE(wait_until(have_both_again, 30s * kSlowdown));
+  ASSERT_NO_FATAL_FAILURE(servers.expect_all_pages_come());
+  servers.prefill().end();
 }
 
 }  // namespace
