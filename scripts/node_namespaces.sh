@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by tests of several nodes: three network namespaces on this machine, $name-0 to $name-2,
-# with the addresses 10.217.0.1 to 10.217.0.3. Each is connected to a bridge with a delay
+# Sourced by tests of several nodes: network namespaces on this machine, $name-0, $name-1 and so on,
+# with the addresses 10.217.0.1, 10.217.0.2 and so on. Each is connected to a bridge with a delay
 # (tests/nodes/delay_relay.cc: 1 ms from node to node) and a limited rate (tc tbf). Needs root, and
 # scripts/testing.sh before; sets a trap that removes all of it. They set work (a directory), name
-# (of at most 8 characters), wideep (the command), and relay (the program).
+# (of at most 8 characters), wideep (the command), relay (the program), and num_nodes, unless three.
 
+num_nodes=${num_nodes:-3}
 relays=()
 clean_up() {
   kill "${relays[@]}" 2>/dev/null || true
-  for node in 0 1 2; do
+  for ((node = 0; node < num_nodes; ++node)); do
     ip netns del "$name-$node" 2>/dev/null || true
     ip link del "$name.${node}a" 2>/dev/null || true
     ip link del "$name.${node}c" 2>/dev/null || true
@@ -25,7 +26,7 @@ ip link add "$name" type bridge 2>/dev/null || skip "bridges are not permitted"
 
 ip link set "$name" up
 cable_delay_us=500
-for node in 0 1 2; do
+for ((node = 0; node < num_nodes; ++node)); do
   [[ $node -eq 0 ]] || ip netns add "$name-$node"
   inside=(ip netns exec "$name-$node")
   # bridge - .a .b - relay - .c eth0
@@ -45,7 +46,7 @@ for node in 0 1 2; do
     skip "no tc tbf"
 done
 
-for node in 0 1 2; do
+for ((node = 0; node < num_nodes; ++node)); do
   for _ in $(seq 50); do [[ -s $work/relay$node ]] && break; sleep 0.05; done
   grep -qx ready "$work/relay$node" || skip "no packet sockets: $(cat "$work/relay$node")"
 done
@@ -76,5 +77,9 @@ table inet silence {
   chain out { type filter hook output priority 0; ip daddr 10.217.0.$(($2 + 1)) drop; }
 }
 RULES
+}
+# slow <node> <rate>: of what the node sends from now on.
+slow() {
+  ip netns exec "$name-$1" tc qdisc change dev eth0 root tbf rate "$2" burst 256k latency 50ms
 }
 heal() { ip netns exec "$name-$1" nft delete table inet silence; }
