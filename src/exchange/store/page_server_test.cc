@@ -233,6 +233,25 @@ TEST_F(PageServerTest, RanksOnOtherNodesOfferTheirs) {
   EXPECT_EQ(place->counts().failures, 0u);
 }
 
+// Whole, or in pieces as a rank with some of the heads has them; also where others have some of it.
+TEST_F(PageServerTest, WhatIsLargeIsOfferedInParts) {
+  server_.reset();
+  memory_ = HostTier::create_memory(1024 * kBlock).value();
+  tier_ = HostTier::open(memory_).value();
+  start(0);
+  std::vector<Head> pages = sequence_of(1, 3, 12'000'001);
+  pages[1].part = {.first = 1'000, .length = 70'000, .stride = 100'000, .count = 110};
+  pages[2].part = {.first = 7, .length = 5'000'000, .stride = 6'000'000, .count = 2};
+  const auto place = offering_peer();
+  for (const Head& page : pages) {
+    EXPECT_EQ(place->offer(page, payload_of(page), 1.0, kIntact), OfferResult::kTaken);
+    EXPECT_EQ(place->offer(page, payload_of(page), 1.0, kIntact), OfferResult::kKnown);
+  }
+  EXPECT_EQ(fetched(*place, pages), std::vector<FetchResult>(3, FetchResult::kWhole));
+  EXPECT_EQ(place->counts().taken, 3u);
+  EXPECT_EQ(place->counts().taken_bytes, 12'000'001u + 7'700'000u + 10'000'000u);
+}
+
 TEST_F(PageServerTest, OthersOfferNothing) {
   const Head page = sequence_of(1, 1, 5000).front();
   const auto reader = offering_peer("secret");

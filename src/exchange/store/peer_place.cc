@@ -21,6 +21,8 @@ namespace {
 
 constexpr size_t kHeadsPerQuestion = PageServer::kMaxHeads;
 constexpr uint64_t kMaxLine = 4096;
+constexpr uint64_t kOfferedBytes = uint64_t{4} << 20;  // of a part: a second at 4 MB/s
+static_assert(kOfferedBytes + kRedisHeadBytes <= PageServer::kMaxUnsentBytes);
 
 std::string_view text_of(const std::array<char, kRedisHeadBytes>& head) {
   return {head.data(), head.size()};
@@ -63,6 +65,29 @@ RequestStatus status_of(int64_t number) {
   if (number < kEnded) return {.state = static_cast<RequestState>(number)};
   return {.state = RequestState::kEnded,
           .ended_before = std::chrono::milliseconds(number - kEnded)};
+}
+
+// Of at most so many bytes, in order: their payloads follow each other in that of `part`.
+std::vector<Part> parts_of(const Part& part, uint64_t most) {
+  std::vector<Part> parts;
+  if (part.length <= most) {
+    const uint64_t at_once = most / std::max<uint64_t>(part.length, 1);
+    for (uint64_t i = 0; i < part.count; i += at_once) {
+      Part some = part;
+      some.first += i * part.stride;
+      some.count = std::min(at_once, part.count - i);
+      parts.push_back(some);
+    }
+    return parts;
+  }
+  for (uint64_t i = 0; i < part.count; ++i) {
+    for (uint64_t at = 0; at < part.length; at += most) {
+      Part some = Part::whole(std::min(most, part.length - at));
+      some.first = part.first + i * part.stride + at;
+      parts.push_back(some);
+    }
+  }
+  return parts;
 }
 
 }  // namespace
@@ -247,8 +272,29 @@ Status PeerPlace::fetch(std::span<const FetchOrder> orders,
 OfferResult PeerPlace::offer(const Head& head, std::span<const std::byte> payload, double seconds,
                              const std::function<bool()>& is_intact) {
   WIDEEP_CHECK_EQ(payload.size(), head.part.bytes());
+  if (!options_.offers) return OfferResult::kRefused;
+  OfferResult all = OfferResult::kKnown;
+  uint64_t offered = 0;
+  for (const Part& part : parts_of(head.part, kOfferedBytes)) {
+    Head some = head;
+    some.part = part;
+    const double share = static_cast<double>(part.bytes()) / static_cast<double>(payload.size());
+    const OfferResult result =
+        offer_part(some, payload.subspan(offered, part.bytes()), seconds * share, is_intact);
+    if (result == OfferResult::kRefused || result == OfferResult::kFailed) return result;
+    if (result == OfferResult::kTaken) all = result;
+    offered += part.bytes();
+  }
+  if (all == OfferResult::kTaken) {
+    ++counts_.taken;
+    counts_.taken_bytes += payload.size();
+  }
+  return all;
+}
+
+OfferResult PeerPlace::offer_part(const Head& head, std::span<const std::byte> payload,
+                                  double seconds, const std::function<bool()>& is_intact) {
   const uint64_t bytes = kRedisHeadBytes + payload.size();
-  if (!options_.offers || bytes > PageServer::kMaxUnsentBytes) return OfferResult::kRefused;
   RedisQuestion question;
   std::string& put = question.commands.emplace_back(begin_command("PAGES.PUT", 3));
   append_word(put, std::to_string(std::llround(std::clamp(seconds, 0.0, 1e6) * 1e6)));
@@ -274,12 +320,7 @@ OfferResult PeerPlace::offer(const Head& head, std::span<const std::byte> payloa
   };
   Status status = servers_.ask({&question, 1}, take);
   if (status.ok()) status = refused;
-  if (!noted(std::move(status)).ok()) return OfferResult::kFailed;
-  if (result == OfferResult::kTaken) {
-    ++counts_.taken;
-    counts_.taken_bytes += payload.size();
-  }
-  return result;
+  return noted(std::move(status)).ok() ? result : OfferResult::kFailed;
 }
 
 }  // namespace wideep::store

@@ -53,6 +53,7 @@ class PeerPlace final : public Place {
   std::vector<bool> find(std::span<const Head> heads) override;
   Status fetch(std::span<const FetchOrder> orders,
                const std::function<bool(size_t index, FetchResult result)>& done) override;
+  // In several parts where one would take long on a slow network, or is more than the peer reads.
   OfferResult offer(const Head& head, std::span<const std::byte> payload, double seconds,
                     const std::function<bool()>& is_intact) override;
   void forget(const Name&, Kind) override {}  // the peer checks its bytes itself
@@ -72,6 +73,8 @@ class PeerPlace final : public Place {
   PeerPlace(RedisServers servers, PeerOptions options)
       : servers_(std::move(servers)), options_(std::move(options)) {}
   Status noted(Status status);
+  OfferResult offer_part(const Head& head, std::span<const std::byte> payload, double seconds,
+                         const std::function<bool()>& is_intact);
   HostTier* memory();
   Status map_memory();
   Status fetch_from(HostTier& tier, std::span<const FetchOrder> orders, size_t& done,
