@@ -46,7 +46,7 @@ times: ## where the time of the last build and of its tests went
 soak: ## half an hour of random traffic and hostile clients with rebalancing on
 	@scripts/soak.sh
 
-soak-faults: ## kill processes of a server under load, 1000 times (KILLS=60 for each of 17 layouts)
+soak-faults: ## kill processes and servers under load, 1260 times (KILLS=60 for each of 21 layouts)
 	@scripts/soak_faults.sh $(KILLS)
 
 fuzz: ## look for inputs that break a reader (FUZZ_SECONDS=60 for each)

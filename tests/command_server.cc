@@ -42,8 +42,8 @@ server::Reply Server::complete(const nlohmann::json& more) const {
   return server::ask(port_, "POST", "/v1/completions", body.dump());
 }
 
-double Server::metric(const std::string& name) const {
-  const std::string text = server::ask(port_, "GET", "/metrics").body;
+double metric_at(int port, const std::string& name) {
+  const std::string text = server::ask(port, "GET", "/metrics").body;
   const size_t at = text.find("\n" + name + " ");
   return at == text.npos ? -1.0 : std::stod(text.substr(at + name.size() + 2));
 }

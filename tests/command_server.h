@@ -13,6 +13,10 @@
 
 namespace wideep::tests {
 
+// A value of GET /metrics at a port that somebody listens on; its labels, if it has some, are part of
+// the name. −1: there is none.
+double metric_at(int port, const std::string& name);
+
 class Server {
  public:
   // Starts the command and waits until it serves. The model's name for clients is "m".
@@ -27,7 +31,7 @@ class Server {
 
   // Of at most kMaxTokens tokens, at temperature 0, unless `more` says otherwise.
   server::Reply complete(const nlohmann::json& more) const;
-  double metric(const std::string& name) const;  // −1: there is none
+  double metric(const std::string& name) const { return metric_at(port_, name); }
 
   static constexpr int kMaxTokens = 24;
 

@@ -42,6 +42,15 @@ std::string without_identity(const std::string& text) {
   return value.is_object() ? lasting(value).dump() : text;
 }
 
+// A server that has ended meanwhile takes nothing: then there is no reply.
+void send_plainly(const server::Socket& socket, const std::string& path, const json& body) {
+  const std::string text = body.dump();
+  const std::string message = fmt::format(
+      "POST {} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{}", path,
+      text.size(), text);
+  ::send(socket.fd(), message.data(), message.size(), MSG_NOSIGNAL);
+}
+
 // The identity in a body or in an event, also of one that is about it.
 std::string id_in(const std::string& text) {
   const json value = json::parse(text, nullptr, false);
@@ -90,12 +99,7 @@ PlainReply ask_plainly(int port, const std::string& path, const json& body) {
 PlainReply ask_plainly(server::Socket& socket, const std::string& path, const json& body) {
   PlainReply reply;
   socket.set_patience(kPatienceSeconds);
-  const std::string text = body.dump();
-  const std::string message = fmt::format(
-      "POST {} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{}", path,
-      text.size(), text);
-  // A server that has ended meanwhile takes nothing: then there is no reply.
-  ::send(socket.fd(), message.data(), message.size(), MSG_NOSIGNAL);
+  send_plainly(socket, path, body);
   std::string all;
   errno = 0;
   // Chunks of a stream are taken apart as they come, because their times count.
@@ -170,7 +174,10 @@ FaultLoad::FaultLoad(const Options& options)
 
 MixedRequest FaultLoad::request_of(int request) const {
   if (options_.mixed) {
-    return mixed_request(request, options_.max_tokens, options_.routed_experts);
+    MixedRequest mixed = mixed_request(request, options_.max_tokens, options_.routed_experts);
+    constexpr int kStep = 37;  // so that lengths go with no kind
+    const int more = request * kStep % (options_.more_words + 1);
+    return more == 0 ? mixed : with_words_before(std::move(mixed), request, more);
   }
   const size_t start = static_cast<size_t>(request) * 3 % options_.text.size();
   const std::string prompt = options_.text.substr(start) + std::to_string(request % 7);
@@ -234,6 +241,12 @@ void FaultLoad::run(int client) {
   while (!stops_) {
     const int request = std::uniform_int_distribution(0, options_.num_requests - 1)(random);
     const MixedRequest asked = request_of(request);
+    if (options_.leaves_one_in > 0 &&
+        random() % static_cast<unsigned>(options_.leaves_one_in) == 0) {
+      constexpr unsigned kLongest = 400;  // ms
+      ask_and_leave(asked, std::chrono::milliseconds(random() % kLongest));
+      continue;
+    }
     std::optional<server::Socket> socket;
     if (!connect(&socket)) return;
     const auto asked_at = Clock::now();
@@ -251,6 +264,13 @@ void FaultLoad::run(int client) {
       silences_.push_back({reply.arrivals[i - 1], reply.arrivals[i]});
     }
   }
+}
+
+void FaultLoad::ask_and_leave(const MixedRequest& asked, std::chrono::milliseconds after) {
+  std::optional<server::Socket> socket;
+  if (!connect(&socket)) return;
+  send_plainly(*socket, asked.path, asked.body);
+  std::this_thread::sleep_for(after);
 }
 
 // It is what was answered, or gone with the serving process that had it.

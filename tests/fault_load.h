@@ -58,6 +58,9 @@ class FaultLoad {
     // Instead: of every kind (mixed_requests.h). The server has their template and parser.
     bool mixed = false;
     bool routed_experts = false;  // with mixed: the server returns them
+    // With mixed: prompts have 0 to so many words more. A word is some five tokens.
+    int more_words = 0;
+    int leaves_one_in = 0;  // clients leave one in so many requests before its answer; 0: none
     std::string text = "The quick brown fox jumps over the lazy dog and runs into the wood again";
   };
   explicit FaultLoad(const Options& options);
@@ -83,6 +86,7 @@ class FaultLoad {
   using Clock = std::chrono::steady_clock;
   MixedRequest request_of(int request) const;
   void run(int client);
+  void ask_and_leave(const MixedRequest& asked, std::chrono::milliseconds after);
   bool connect(std::optional<server::Socket>* socket);
   bool may_be_unseen(Clock::time_point asked);
   void get_stored(int request, const PlainReply& reply);

@@ -156,6 +156,24 @@ MixedRequest mixed_request(int index, int max_tokens, bool with_routed_experts) 
   }
 }
 
+MixedRequest with_words_before(MixedRequest request, int index, int num_words) {
+  std::mt19937 random(static_cast<uint32_t>(index) + 1'000'000);
+  const auto lengthen = [&](json& text) {
+    text = words(random, num_words) + " " + text.get<std::string>();
+  };
+  json& body = request.body;
+  if (body.contains("messages")) {
+    lengthen(body["messages"].at(0)["content"]);
+  } else if (body.contains("input")) {
+    lengthen(body["input"]);
+  } else if (body["prompt"].is_string()) {
+    lengthen(body["prompt"]);
+  } else {
+    for (json& each : body["prompt"]) lengthen(each);
+  }
+  return request;
+}
+
 json lasting(const json& value) {
   static const std::set<std::string, std::less<>> kDiffer = {
       "id", "created", "created_at", "completed_at", "item_id", "call_id", "request_id",

@@ -24,6 +24,9 @@ struct MixedRequest {
 inline constexpr int kMixedKinds = 17;
 MixedRequest mixed_request(int index, int max_tokens, bool with_routed_experts = false);
 
+// The same with so many words before each of its prompts; `index` decides which.
+MixedRequest with_words_before(MixedRequest request, int index, int num_words);
+
 // Without what differs between two replies to equal requests: identities, times, and how much of a
 // prompt was cached.
 nlohmann::json lasting(const nlohmann::json& value);
