@@ -201,6 +201,25 @@ TEST_F(PeerFetchesTest, AStateComesWithThem) {
   EXPECT_EQ(one.state_bytes, payload_of(one.state));
 }
 
+// As many as are asked for may have come otherwise: which ones counts, and what they are.
+TEST_F(PeerFetchesTest, WhatLiesBehindAPageThatNeverComesDoesNotCount) {
+  PeerFetches fetches("class");
+  Prompt one = prompt(1, 4);
+  begin(fetches, 1, one);
+  set("r1", RequestState::kComputes);
+  for (const size_t page : {0, 1, 3}) offer(one.heads[page]);
+  Head foreign = one.heads[2];
+  foreign.tokens[7] += 1;  // the name of the missing one, and other tokens
+  offer(foreign);
+  wait_for_pages(fetches, 1, 2);
+  set("r1", RequestState::kEnded);
+  const PeerFetches::Done done = end_of(fetches);
+  EXPECT_EQ(done.end, End::kPeerEnded);
+  EXPECT_EQ(done.pages, 2u);
+  one.expect(2);
+  EXPECT_EQ(one.bytes[2], std::vector<std::byte>(kBytes));
+}
+
 // It was aborted there, or its pages were evicted. What is written behind may come for a while.
 TEST_F(PeerFetchesTest, WhatThePeerHasEndedIsNotWaitedFor) {
   PeerFetches fetches("class");
