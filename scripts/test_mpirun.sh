@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests ranks that mpirun starts on this machine, as two or four nodes with WIDEEP_NODE: the same
 # texts as on one rank, also while experts move; different settings or programs; a rank that dies;
-# Ctrl-C.
+# servers of two kinds as ranks of one launch; Ctrl-C.
 #
 #   scripts/test_mpirun.sh [path of wideep]
 #
@@ -159,10 +159,11 @@ for rest in (0, 2):
         found = list(pool.map(ask, range(len(wanted))))
     assert found == wanted, (found, wanted)
 PYTHON
-# term_rank <rank>: only rank 0 acts on SIGTERM and stops all ranks; the others ignore it
+# term_rank <rank> [command]: only a server's rank 0 acts on SIGTERM and stops all its ranks; the
+# others ignore it
 term_rank() {
   local process
-  for process in $(pgrep -f "^$wideep serve"); do
+  for process in $(pgrep -f "^$wideep ${2:-serve}"); do
     if grep -qzx "OMPI_COMM_WORLD_RANK=$1" "/proc/$process/environ"; then
       kill -TERM "$process"
     fi
@@ -176,6 +177,69 @@ status=0
 wait $pid || status=$?
 [[ $status -eq 0 ]] || fail "a server over nodes: exit code $status: $(cat "$work/err")"
 echo "a server over nodes: the texts of one rank, ended by SIGTERM"
+
+# Ranks 0 and 1 are a server that computes prompts, rank 2 one that answers. The proxy does not know
+# either before it has asked it, so that the first prompts may not be divided.
+port=$((20000 + $$ % 10000))
+cat >"$work/divided.yaml" <<YAML
+hostname: 127.0.0.1
+port: $port
+cache_transceiver_config: {backend: DEFAULT, max_tokens_in_buffer: 4096}
+conditional_disagg_config: {max_local_prefill_length: 64}
+context_servers:
+  urls: ["127.0.0.1:$((port + 1))"]
+  tensor_parallel_size: 2
+generation_servers:
+  urls: ["127.0.0.1:$((port + 2))"]
+YAML
+for i in $(seq 8); do
+  echo "{\"prompt\": \"Number $i:$(for j in $(seq 30); do printf ' the sea %d was calm.' "$j"; done)\"}"
+done >"$work/prompts"
+"$wideep" generate --model "$model" --prompts "$work/prompts" --max-tokens 16 --json \
+  >"$work/one" 2>/dev/null
+timeout --kill-after=5 90 mpirun --oversubscribe --bind-to none -np 3 "$wideep" \
+  disaggregated_mpi_worker --config "$work/divided.yaml" --model "$model" >"$work/out" 2>"$work/err" &
+pid=$!
+timeout --kill-after=5 90 "$wideep" disaggregated --config "$work/divided.yaml" \
+  >"$work/proxy" 2>&1 &
+proxy=$!
+said() { cat "$work/err" "$work/proxy"; }
+for _ in $(seq 300); do
+  grep -q "all servers that are needed are there" "$work/proxy" && break
+  kill -0 $pid 2>/dev/null || fail "disaggregated_mpi_worker has ended: $(said)"
+  sleep 0.1
+done
+python3 - $port "$work/one" "$work/prompts" <<'PYTHON' || fail "two kinds of servers: $(said)"
+import json, sys, time, urllib.request
+url, expected = "http://127.0.0.1:" + sys.argv[1], json.load(open(sys.argv[2]))["results"]
+prompts = [json.loads(line)["prompt"] for line in open(sys.argv[3])]
+def ask(prompt):
+    body = {"model": "reference", "prompt": prompt, "max_tokens": 16, "temperature": 0}
+    request = urllib.request.Request(url + "/v1/completions", json.dumps(body).encode(),
+                                     {"Content-Type": "application/json"})
+    return json.load(urllib.request.urlopen(request, timeout=30))["choices"][0]["text"]
+def divided():
+    lines = urllib.request.urlopen(url + "/metrics", timeout=30).read().decode().splitlines()
+    return sum(float(each.split()[-1]) for each in lines
+               if each.startswith("wideep_router_prompts_divided_total{"))
+assert len(expected) == len(prompts)
+for prompt, wanted in zip(prompts, expected):
+    found = ask(prompt)
+    assert found == wanted["text"], (found, wanted["text"])
+    if divided() > 0:
+        break
+    time.sleep(1)
+else:
+    sys.exit("no prompt was computed by the other server")
+PYTHON
+kill -TERM $proxy
+wait $proxy || fail "the proxy ends with $?: $(said)"
+term_rank 2 disaggregated_mpi_worker
+term_rank 0 disaggregated_mpi_worker
+status=0
+wait $pid || status=$?
+[[ $status -eq 0 ]] || fail "two kinds of servers: exit code $status: $(said)"
+echo "disaggregated_mpi_worker: 2 ranks for prompts, 1 for answers, the texts of one rank"
 
 # Ctrl-C reaches mpirun, which sends a signal to its processes.
 mpirun --oversubscribe --bind-to none -np 4 sh -c \
