@@ -159,6 +159,62 @@ for row in "ranks1.16-4 +decode x2 +[1-9]" "ranks2.16-4 +prefill 16 +[1-9]" \
 done
 echo "sbatch cluster/slurm/bench_sweep.sbatch: 2 points and one that cannot start, the table"
 
+# A server for prompts, one for answers, and the proxy before them, as a file of TensorRT-LLM's form
+# says: two numbers of requests at once, with prompts and without. Then a job that is cancelled while
+# it measures: nothing is left.
+#
+# divide <mode> <tokens to generate> <option of sbatch>...
+divide() {
+  cat >"$work/$1.yaml" <<CONFIG
+benchmark:
+  mode: "$1"
+  concurrency_list: "1,2"
+  multi_round: 2
+  input_length: 160
+  output_length: $2
+hardware: {gpus_per_node: 2, num_ctx_servers: 1, num_gen_servers: 1}
+environment: {model_path: $model}
+worker_config:
+  ctx: {tensor_parallel_size: 1, max_num_tokens: 512}
+  gen: {tensor_parallel_size: 1, max_batch_size: 8}
+CONFIG
+  (cd "$work" && PORT=$((port + 4)) WIDEEP=$wideep timeout 90 sbatch "${@:3}" --ntasks=2 \
+    --overcommit --output="$work/$1.out" "$root/cluster/slurm/disaggregated.sbatch" \
+    "$work/$1.yaml" "$work/$1-$2")
+}
+servers="CTX=1xTP-1|GEN=1xTP-1"
+if python3 -c 'import yaml' 2>/dev/null; then
+  for mode in e2e gen_only; do
+    divide $mode 8 --wait >/dev/null ||
+      fail "$mode: $(squeue; cat "$work/$mode.out" "$work/$mode-8"/*.log)"
+    python3 "$root/cluster/slurm/report.py" "$work/$mode-8" >"$work/$mode.report"
+    for concurrency in 1 2; do
+      point="$servers.$mode.160-8.concurrency-$concurrency"
+      grep -q "\"completed\": $((2 * concurrency))," "$work/$mode-8/$point.json" ||
+        fail "$point: $(cat "$work/$mode.out")"
+      for table in "$work/$mode.out" "$work/$mode.report"; do
+        awk -v point="$point" '$1 == point && ($2 == "serving" ? $3 : $2) > 0 { found = 1 }
+          END { exit !found }' "$table" || fail "no $point: $(cat "$table")"
+      done
+    done
+  done
+  divide e2e 20000 --parsable >"$work/divided.job"
+  for _ in $(seq 300); do
+    [[ -e $work/e2e-20000/$servers.e2e.160-20000.concurrency-1.part ]] && break
+    sleep 0.1
+  done
+  sleep 1
+  scancel "$(cat "$work/divided.job")"
+  left() { squeue --noheader; pgrep -f "^$wideep " || true; ls "$work"/wideep-key-* 2>/dev/null || true; }
+  for _ in $(seq 100); do [[ -z $(left) ]] && break; sleep 0.2; done
+  [[ -z $(left) ]] || fail "after scancel: $(left; cat "$work/e2e.out")"
+  [[ -e $work/e2e-20000/gen-0.log && -z $(ls "$work/e2e-20000"/*.json 2>/dev/null) ]] ||
+    fail "not cancelled in the middle: $(cat "$work/e2e.out")"
+  echo "sbatch cluster/slurm/disaggregated.sbatch: e2e and gen_only, the tables; ended by scancel"
+else
+  echo "sbatch cluster/slurm/disaggregated.sbatch: left out, python3 has no module yaml"
+fi
+
 # A server as a job of its own: it answers, and running requests finish after scancel.
 WIDEEP=$wideep sbatch --parsable --ntasks=4 --overcommit --output="$work/serve.out" \
   "$root/cluster/slurm/serve.sbatch" "$model" --port 0 >"$work/serve.job"

@@ -4,8 +4,8 @@
 
     python3 cluster/slurm/report.py results/
 
-Of bench_sweep.sbatch also the share of the machine's limit, of serving_sweep.sbatch the medians of
-TTFT and TPOT. The row of a point that could not start says why.
+Of bench_sweep.sbatch also the share of the machine's limit, of serving_sweep.sbatch and
+disaggregated.sbatch the medians of TTFT and TPOT. The row of a point that could not start says why.
 """
 
 import json
@@ -13,11 +13,12 @@ import pathlib
 import re
 import sys
 
-HEAD = f"{'point':<44}{'test':<16}{'tokens/s':>12}{'per user':>10}{'per rank':>10}"
+WIDTH = 64  # of a point's name
+HEAD = f"{'point':<{WIDTH}}{'test':<16}{'tokens/s':>12}{'per user':>10}{'per rank':>10}"
 
 
 def row(point, test, speed, users, ranks):
-    return f"{point:<44}{test:<16}{speed:>12.1f}{speed / users:>10.2f}{speed / ranks:>10.2f}"
+    return f"{point:<{WIDTH}}{test:<16}{speed:>12.1f}{speed / users:>10.2f}{speed / ranks:>10.2f}"
 
 
 def rows_of_bench(point, run):
@@ -26,12 +27,21 @@ def rows_of_bench(point, run):
         yield f"{figures}  {test['share']['median']:.2f} of limit"
 
 
+def ranks_of(point):
+    """As its name says: ep-4.…, or CTX=1xTEP-4|GEN=2xDEP-8.…; None: it does not."""
+    if named := re.match(r"ep-(\d+)\.", point):
+        return int(named[1])
+    if named := re.match(r"CTX=(\d+)x[A-Z]+-(\d+)[^|]*\|GEN=(\d+)x[A-Z]+-(\d+)", point):
+        prompts, of_prompts, answers, of_answers = map(int, named.groups())
+        return prompts * of_prompts + answers * of_answers
+    return None
+
+
 def rows_of_serving(point, run):
-    named = re.match(r"ep-(\d+)\.", point)
-    if not named:
-        yield f"{point:<44}left out: a point of serving_sweep.sbatch has its ranks in its name, as ep-4.…"
+    ranks = ranks_of(point)
+    if ranks is None:
+        yield f"{point:<{WIDTH}}left out: a point has its ranks in its name, as ep-4.… or CTX=1xTEP-4|GEN=2xDEP-8.…"
         return
-    ranks = int(named[1])
     speed = run["output_tokens_per_second"]
     users = speed / run["output_tokens_per_second_per_user"]
     yield (f"{row(point, 'serving', speed, users, ranks)}  TTFT {1e3 * run['ttft_seconds']['median']:.1f} ms,"
@@ -47,7 +57,7 @@ def rows(directory):
     files = [path for path in pathlib.Path(directory).iterdir() if path.suffix in (".json", ".failed")]
     for path in sorted(files, key=order):
         if path.suffix == ".failed":
-            yield f"{path.stem:<44}failed: {path.read_text().strip()}"
+            yield f"{path.stem:<{WIDTH}}failed: {path.read_text().strip()}"
             continue
         run = json.loads(path.read_text())
         if "tests" in run:
