@@ -15,20 +15,24 @@ next-token: the 99th percentile of the time between tokens of running answers wh
     prompts for the first server alone, which has nothing to send then: what the machine's memory and the
     clients make of it. And aggregated: one rank on the second core, and two ranks on both.
 hidden: how much of a transfer computing hides. Both servers are asked at once, as the proxy does; exposed is
-    the time from the first one's reply to the first token, less the last token's own step. The transfer alone
-    is that of pages that were all computed before, less the same step. Of a server on the same machine the
-    memory is mapped; the other way, TCP, is taken by a server with process numbers of its own (--apart).
+    the time from the first one's reply to the first token, less the iteration that computes it. The transfer
+    alone: the first token where all pages were computed before, less that where they have all come. Of a server
+    on the same machine the memory is mapped; the other way, TCP, is taken by a server with process numbers of
+    its own (--apart).
 short: output tokens per second with prompts that are not worth dividing: the proxy before two servers, over
     `wideep route` before the same two. Their roles are both, and then prefill and decode.
 prediction: output tokens per second over what `wideep advise --disaggregated` predicts for one server of each
-    kind, calibrated on this machine. A short run is taken off a long one, so that beginning and end, where
-    few requests run, count in neither.
+    kind, calibrated on this machine. As many requests run as are predicted to be answered at once, and those
+    whose prompts are computed meanwhile. A short run is taken off a long one, so that beginning and end, where
+    few requests run, count in neither. The prediction has half a page for what the answering server computes
+    of a prompt itself, so prompts end there (--isl).
 """
 
 import argparse
 import concurrent.futures
 import contextlib
 import json
+import math
 import os
 import pathlib
 import random
@@ -368,16 +372,18 @@ class Transfers:
         computed = self.pool.submit(self.compute, context)
         _, first = self.answer(generation)
         behind = first - computed.result()
+        time.sleep(0.5)  # iterations are told of
+        iterations = iterations_since(self.decode.url, before)
+        step = sum(each["iteration_seconds"] for each in iterations if each["num_generated_tokens"])
+        came = [each["bytes"] for one in iterations for each in one.get("prompt_transfers", [])]
         body, context, generation = self.request()
         self.pool.submit(self.compute, context).result()
         time.sleep(1)  # its last pages are written
         alone, _ = self.answer(generation)
-        step, _ = self.answer(body)  # has all pages
-        time.sleep(0.5)
-        came = [each for one in iterations_since(self.decode.url, before) for each in one.get("prompt_transfers", [])]
-        transfer, exposed = alone - step, behind - step
+        again, _ = self.answer(body)  # has all pages
+        transfer, exposed = alone - again, behind - step
         return {"transfer": transfer, "exposed": exposed, "step": step, "hidden": 1 - exposed / transfer,
-                "bytes": max((each["bytes"] for each in came), default=0)}
+                "bytes": max(came, default=0)}
 
 
 def hidden(bench):
@@ -481,7 +487,8 @@ def predict(bench, output):
 def prediction(bench):
     output = bench.work / "advised"
     file, best = predict(bench, output)
-    args, at_once, config = bench.args, best["requests"], output / "disagg_config.yaml"
+    args, config = bench.args, output / "disagg_config.yaml"
+    at_once = best["requests"] + math.ceil(best["requests_per_second"] * best["context"]["ttft_ms"] * 1e-3)
     runs = []
     with bench.served([bench.first], "--role", "prefill", "--config", f"{config}:context_servers") as prefill, \
             bench.served([bench.second], "--role", "decode", "--config", f"{config}:generation_servers") as decode, \
@@ -507,7 +514,7 @@ def prediction(bench):
 
 PARTS = {"next-token": next_token, "hidden": hidden, "short": short, "prediction": prediction}
 QUICK = {"pairs": 1, "runs": 1, "seconds": 1.0, "prompts": 1, "prompt_tokens": 1024, "requests": 8, "concurrency": 4,
-         "isl": 128, "osl": 16, "rounds": 2}
+         "isl": 160, "osl": 16, "rounds": 2}
 
 
 def parsed():
@@ -533,7 +540,7 @@ def parsed():
     parser.add_argument("--short-tokens", type=int, default=64, help="of a short prompt, and of its answer")
     parser.add_argument("--requests", type=int, default=128, help="with short prompts")
     parser.add_argument("--concurrency", type=int, default=16, help="of short and prediction")
-    parser.add_argument("--isl", type=int, default=512, help="tokens of a prompt, of prediction")
+    parser.add_argument("--isl", type=int, default=544, help="tokens of a prompt, of prediction")
     parser.add_argument("--osl", type=int, default=128, help="tokens of an answer, of prediction")
     parser.add_argument("--rounds", type=int, default=6, help="of prediction: requests, for each of those at once")
     parser.add_argument("--seed", type=int, default=1)
