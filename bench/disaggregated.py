@@ -278,8 +278,9 @@ def measure_layout(bench, start):
     """{case: [pair]}: without and with prompts."""
     pairs = {}
     with start(bench) as servers:
-        for url in servers.prompts.values():  # memory is touched, and the proxy knows what a token costs
-            send_prompts(bench, url, bench.args.prompt_tokens, bench.args.prompts)
+        first = next(iter(servers.prompts.values()))
+        # Memory is touched then, and the proxy knows what a token costs.
+        send_prompts(bench, first, bench.args.prompt_tokens, bench.args.prompts)
         for pair in range(bench.args.pairs):
             order = [None, *servers.prompts]
             found = {}
@@ -531,7 +532,7 @@ def parsed():
     parser.add_argument("--apart", default="unshare --pid --fork --kill-child --mount-proc",
                         help="what starts a server for which the other's memory is on another machine; empty: none")
     parser.add_argument("--pairs", type=int, default=3, help="of next-token and short")
-    parser.add_argument("--runs", type=int, default=5, help="of hidden and prediction")
+    parser.add_argument("--runs", type=int, default=3, help="of hidden and prediction")
     parser.add_argument("--streams", type=int, default=8, help="answers that run while prompts arrive")
     parser.add_argument("--stream-tokens", type=int, default=8192, help="of each, until it begins again")
     parser.add_argument("--seconds", type=float, default=60, help="without prompts")
