@@ -13,8 +13,8 @@
 
 namespace wideep::tests {
 
-// A value of GET /metrics at a port that somebody listens on; its labels, if it has some, are part of
-// the name. −1: there is none.
+// A value of GET /metrics at a port that somebody listens on; its labels, if it has some, are part
+// of the name. −1: there is none.
 double metric_at(int port, const std::string& name);
 
 class Server {

@@ -145,6 +145,7 @@ TEST_F(RouterPdCosts, TheBestPairIsChosen) {
   servers[0].price = kPrice * 10;
   EXPECT_EQ(plan(4000).prefill, 1u);
   servers[2].known = 3999;  // nothing to compute
+  servers[2].gives_pages = false;
   best = plan(4000);
   EXPECT_EQ(best.decode, 2u);
   EXPECT_EQ(best.prefill, kNoReplica);
