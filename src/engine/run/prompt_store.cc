@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "base/log.h"
@@ -30,6 +31,9 @@ using Milliseconds = std::chrono::milliseconds;
 
 // A place that does not come back is left behind after this.
 constexpr Milliseconds kEndTime{10'000};
+// Between two offers of what has come from elsewhere. Nothing is lost while it waits, and the copy of
+// a long prompt in one go would keep the next tokens of answers waiting.
+constexpr Milliseconds kImportedPause{32};
 // Of looks that nobody has come back to: a front that died has asked for them.
 constexpr size_t kMaxLooks = PromptStore::kMaxAsked;
 
@@ -77,9 +81,10 @@ class PromptStore::Worker {
       const bool is_state = each.head.kind == store::Kind::kState;
       const bool is_sent = is_state ? parts_.sends_states : parts_.sends_pages;
       if (has_front_ && is_sent) for_front_.push_back({each, seconds_per_token});
-      offers_.push_back({std::move(each), seconds_per_token});
+      std::deque<Offer>& offers = each.is_imported ? imported_ : offers_;
+      offers.push_back({std::move(each), seconds_per_token});
     }
-    for (std::deque<Offer>* each : {&offers_, &for_front_}) {
+    for (std::deque<Offer>* each : {&offers_, &imported_, &for_front_}) {
       while (each->size() > kMaxOffers) {
         each->pop_front();
         ++not_offered_;
@@ -98,15 +103,19 @@ class PromptStore::Worker {
     std::unique_lock lock(mutex_);
     ++generation_;
     jobs_.clear();
-    not_offered_ += offers_.size() + for_front_.size();
-    offers_.clear();
-    for_front_.clear();
+    for (std::deque<Offer>* each : {&offers_, &imported_, &for_front_}) {
+      not_offered_ += each->size();
+      each->clear();
+    }
     is_abandoned_ = true;
     wake_.notify_one();
     return idle_.wait_for(lock, at_most, [this] { return !is_busy_; });
   }
   size_t flush(Milliseconds at_most) {
     std::unique_lock lock(mutex_);
+    std::ranges::move(imported_, std::back_inserter(offers_));
+    imported_.clear();
+    wake_.notify_one();
     idle_.wait_for(lock, at_most, [this] { return offers_.empty() && (!is_busy_ || is_sending_); });
     return offers_.size();
   }
@@ -200,7 +209,7 @@ class PromptStore::Worker {
   std::mutex mutex_;  // guards the members up to the next comment
   std::condition_variable wake_, idle_;
   std::deque<Job> jobs_;
-  std::deque<Offer> offers_, for_front_;
+  std::deque<Offer> offers_, imported_, for_front_;
   std::string new_front_;  // since the last of for_front_ was sent; "": it is the same
   bool has_front_ = false;
   uint64_t not_offered_ = 0;
@@ -217,6 +226,7 @@ class PromptStore::Worker {
   uint64_t looked_of_ = 0;  // generation
   bool has_news_;           // since the last StoreState
   std::chrono::steady_clock::time_point told_;
+  std::chrono::steady_clock::time_point next_imported_;
   std::optional<store::Places> front_;  // one place
   store::PeerFetches from_peers_;
   std::unordered_map<uint64_t, Arriving> arriving_;  // those of from_peers_
@@ -228,7 +238,8 @@ class PromptStore::Worker {
 bool PromptStore::Worker::wait_for_work(std::unique_lock<std::mutex>& lock) {
   using Clock = std::chrono::steady_clock;
   while (jobs_.empty() && offers_.empty() && for_front_.empty() && !is_stopping_) {
-    const Clock::time_point poll = from_peers_.next_poll();
+    Clock::time_point poll = from_peers_.next_poll();
+    if (!imported_.empty()) poll = std::min(poll, next_imported_);
     const Clock::time_point news = has_news_ ? told_ + kStatePause : Clock::time_point::max();
     const Clock::time_point now = Clock::now();
     if (poll <= now) break;
@@ -253,7 +264,8 @@ void PromptStore::Worker::forget_all() {
   arriving_.clear();
 }
 
-// In each round a job, the peers, and an offer if no job waits; to the front if nothing else does.
+// In each round a job, the peers, and an offer if no job waits: of what was computed here, then of
+// what has come, then to the front.
 void PromptStore::Worker::run() {
   std::unique_lock lock(mutex_);
   while (wait_for_work(lock)) {
@@ -272,6 +284,10 @@ void PromptStore::Worker::run() {
     } else if (!offers_.empty()) {
       offer = std::move(offers_.front());
       offers_.pop_front();
+    } else if (!imported_.empty() && std::chrono::steady_clock::now() >= next_imported_) {
+      offer = std::move(imported_.front());
+      imported_.pop_front();
+      next_imported_ = std::chrono::steady_clock::now() + kImportedPause;
     } else if (!for_front_.empty()) {
       offer = std::move(for_front_.front());
       for_front_.pop_front();

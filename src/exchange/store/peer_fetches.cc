@@ -89,15 +89,24 @@ Result<std::vector<bool>> PeerFetches::find(const PagePeer& at, std::span<const 
   return found;
 }
 
+// Of so many next pages that the peer has.
+size_t PeerFetches::pages_to_take(Waiting& fetch, size_t there) {
+  if (fetch.is_computed && there < kHurryPages) {
+    fetch.take_at = Clock::now() + kCalmPause;
+    return std::min(there, std::max(there / kCalmShare, size_t{1}));
+  }
+  fetch.take_at = {};
+  if (there == 0) return 0;
+  const uint64_t page_bytes =
+      std::max(fetch.order.pages[fetch.so_far.pages].into.size(), size_t{1});
+  return std::min(there, static_cast<size_t>(std::max(kBytesAtOnce / page_bytes, uint64_t{1})));
+}
+
 // What the peer has of the next pages, and of the state where they are the last.
 Status PeerFetches::take(Waiting& fetch, PeerPlace& place, bool& has_come) {
   Done& so_far = fetch.so_far;
   const auto& pages = fetch.order.pages;
-  size_t count = std::min(kPagesAtOnce, pages.size() - so_far.pages);
-  if (count > 0) {
-    const uint64_t page_bytes = std::max(pages[so_far.pages].into.size(), size_t{1});
-    count = std::min(count, static_cast<size_t>(std::max(kBytesAtOnce / page_bytes, uint64_t{1})));
-  }
+  const size_t count = std::min(kPagesAtOnce, pages.size() - so_far.pages);
   const auto first = pages.begin() + static_cast<ptrdiff_t>(so_far.pages);
   std::vector<FetchOrder> next(first, first + static_cast<ptrdiff_t>(count));
   // Asked for with each: so that it is not evicted while the last pages are on their way.
@@ -105,17 +114,17 @@ Status PeerFetches::take(Waiting& fetch, PeerPlace& place, bool& has_come) {
   std::vector<Head> heads;
   for (const FetchOrder& each : next) heads.push_back(each.head);
   WIDEEP_TRY_ASSIGN(const std::vector<bool> is_there, find_at(place, heads));
-  const auto gap = std::ranges::find(is_there, false);
-  next.resize(static_cast<size_t>(gap - is_there.begin()));
-  const bool are_last = so_far.pages + count == pages.size();
-  if (!are_last) next.resize(std::min(next.size(), count));
+  const auto there = static_cast<size_t>(std::ranges::find(is_there, false) - is_there.begin());
+  const size_t taken = pages_to_take(fetch, std::min(there, count));
+  const bool are_last = so_far.pages + taken == pages.size();
+  next.resize(are_last ? there : taken);
   if (next.empty()) return {};
   const auto begun = Clock::now();
   Status status = place.fetch(next, [&](size_t index, FetchResult result) {
     if (result != FetchResult::kWhole) return false;
     so_far.bytes += next[index].into.size();
     has_come = true;
-    if (index < count) {
+    if (index < taken) {
       ++so_far.pages;
     } else {
       so_far.has_state = true;
@@ -142,7 +151,8 @@ Result<RequestState> PeerFetches::ask_state(Waiting& fetch, PeerPlace& place) {
 // nullopt: it waits on. Errors: the peer has not answered.
 Result<std::optional<PeerFetches::End>> PeerFetches::ask(Waiting& fetch, PeerPlace& place) {
   bool has_come = false;
-  WIDEEP_TRY(take(fetch, place, has_come));
+  const bool takes = !fetch.is_computed || fetch.take_at <= Clock::now();
+  if (takes) WIDEEP_TRY(take(fetch, place, has_come));
   const bool is_whole = fetch.so_far.pages == fetch.order.pages.size() &&
                         (fetch.so_far.has_state || !fetch.order.state);
   if (is_whole) {
@@ -152,16 +162,21 @@ Result<std::optional<PeerFetches::End>> PeerFetches::ask(Waiting& fetch, PeerPla
     }
     return std::optional(End::kWhole);
   }
-  if (has_come) {  // there may be more already
+  if (has_come) fetch.silent_since.reset();
+  if (has_come && !fetch.is_computed) {  // there may be more already
     fetch.pause = {};
-    fetch.silent_since.reset();
     return std::optional<End>();
   }
   if (!fetch.order.peer.computes()) return std::optional(End::kNoMore);
-  fetch.pause = std::clamp(2 * fetch.pause, kFirstPause, kLongestPause);
+  fetch.pause = has_come ? kFirstPause : std::clamp(2 * fetch.pause, kFirstPause, kLongestPause);
   WIDEEP_TRY_ASSIGN(const RequestState state, ask_state(fetch, place));
-  if (state == RequestState::kComputes) {
+  fetch.is_computed = state == RequestState::kComputes;
+  if (fetch.is_computed) {
     fetch.silent_since.reset();
+    return std::optional<End>();
+  }
+  if (has_come || !takes) {  // the rest is there
+    fetch.pause = {};
     return std::optional<End>();
   }
   const auto now = Clock::now();

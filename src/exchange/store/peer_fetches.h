@@ -16,7 +16,10 @@
 // have pages wait for kGoneGrace: its front may only be started again. One whose failure takes long,
 // as that of a host which does not answer, has failed for all tokens: each would take as long.
 //
-// A fetch for which nothing comes is asked for less and less often, up to kLongestPause.
+// A fetch for which nothing comes is asked for less and less often, up to kLongestPause. While its
+// request is still computed nothing hurries: pages are taken some at a time, kCalmPause apart, as
+// copying all of a chunk at once would keep the next tokens of answers here waiting. Who has
+// kHurryPages or more behind it hurries, and so does what is whole at the peer.
 //
 // Thread safety: one thread. A poll takes about kPollTime: no longer than a few questions of one
 // fetch, or one that fails of each peer (PeerPlace), take beyond it.
@@ -46,7 +49,10 @@ class PeerFetches {
   static constexpr size_t kPagesAtOnce = 32;
   static constexpr uint64_t kBytesAtOnce = uint64_t{16} << 20;
   static constexpr std::chrono::milliseconds kPollTime{50};
-  static constexpr std::chrono::milliseconds kFirstPause{2}, kLongestPause{32};
+  static constexpr std::chrono::milliseconds kFirstPause{2}, kLongestPause{8};
+  // Of those that are there an eighth at a time, at least one page.
+  static constexpr size_t kHurryPages = 16, kCalmShare = 8;
+  static constexpr std::chrono::milliseconds kCalmPause{32};
   // After the peer has said kEnded, or kUnknown: what is written behind, or has not arrived.
   static constexpr std::chrono::milliseconds kEndedGrace{500};
   static constexpr std::chrono::milliseconds kUnknownGrace{2'000};
@@ -127,6 +133,8 @@ class PeerFetches {
     Clock::time_point computed_until = begun;  // by the peer, as far as is known
     Clock::time_point due = {};
     std::chrono::milliseconds pause = {};  // the last one in a row
+    bool is_computed = false;              // by the peer, when it was asked last
+    Clock::time_point take_at = {};        // pages, while it is
     // The first time in a row that the peer said that no more comes; nullopt: it says otherwise.
     std::optional<Clock::time_point> silent_since = {};
   };
@@ -135,6 +143,7 @@ class PeerFetches {
   Result<Peer*> peer_of(const PagePeer& peer);
   Absence* note_answer(const RedisHost& host, Peer& peer, const Status& answer,
                        Clock::time_point asked);
+  static size_t pages_to_take(Waiting& fetch, size_t there);
   Status take(Waiting& fetch, PeerPlace& place, bool& has_come);
   std::optional<End> advance(Waiting& fetch);
   Result<std::optional<End>> ask(Waiting& fetch, PeerPlace& place);

@@ -364,7 +364,35 @@ TEST_F(PeerFetchesTest, AFetchForWhichNothingComesIsAskedForLessOften) {
   EXPECT_GE(fetches.next_poll(), asked + PeerFetches::kLongestPause);
   offer(one.heads[0]);
   wait_for_pages(fetches, 1, 1);
-  EXPECT_LE(fetches.next_poll(), PeerFetches::Clock::now());
+  EXPECT_LE(fetches.next_poll(), PeerFetches::Clock::now() + PeerFetches::kFirstPause);
+}
+
+TEST_F(PeerFetchesTest, WhatIsStillComputedComesInPartsAndTheRestAtOnce) {
+  constexpr size_t kPages = 2 * PeerFetches::kHurryPages;
+  PeerFetches fetches("class");
+  Prompt one = prompt(1, kPages + 2);
+  begin(fetches, 1, one);
+  set("r1", RequestState::kComputes);
+  offer(one.heads[0]);
+  wait_for_pages(fetches, 1, 1);
+  EXPECT_TRUE(fetches.poll().empty());  // it knows that more is computed
+  for (size_t i = 1; i < PeerFetches::kHurryPages; ++i) offer(one.heads[i]);
+  const auto begun = PeerFetches::Clock::now();
+  wait_for_pages(fetches, 1, 3);
+  EXPECT_EQ(fetches.num_pages(1), 3u);
+  EXPECT_GE(PeerFetches::Clock::now() - begun, PeerFetches::kCalmPause);
+  // Who is far behind hurries.
+  for (size_t i = PeerFetches::kHurryPages; i < kPages; ++i) offer(one.heads[i]);
+  while (fetches.num_pages(1) < 5) EXPECT_TRUE(fetches.poll().empty());
+  EXPECT_GT(fetches.num_pages(1), PeerFetches::kHurryPages);
+  // So does what has ended.
+  for (size_t i = kPages; i < kPages + 2; ++i) offer(one.heads[i]);
+  set("r1", RequestState::kEnded);
+  const auto ended = PeerFetches::Clock::now();
+  const PeerFetches::Done done = end_of(fetches);
+  EXPECT_EQ(done.end, End::kWhole);
+  EXPECT_LT(PeerFetches::Clock::now() - ended, 4 * PeerFetches::kCalmPause);
+  one.expect(kPages + 2);
 }
 
 // Its memory is mapped until then, though it may be gone.

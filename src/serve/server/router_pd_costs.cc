@@ -131,6 +131,12 @@ class Planner {
       const Best with = best_with(decode, prefills);
       best.offer(with.plan, with.waiting);
     }
+    if (best.plan.decode != kNoReplica && best.plan.prefill == kNoReplica) {
+      for (const size_t idle : idle_to_prefill()) {
+        const PdCost cost = cost_alone(servers_[idle], question_.prompt_tokens);
+        best.offer({.decode = idle, .seconds = cost.seconds}, cost.waiting);
+      }
+    }
     return best.plan;
   }
 
@@ -153,6 +159,17 @@ class Planner {
     });
     apply(options_.context_rule, servers_, &found);
     return found;
+  }
+
+  // Those with nothing to compute for others, where costs say who answers.
+  Indices idle_to_prefill() const {
+    if (options_.generation_rule != PlacementRule::kKvCacheAware) return {};
+    return best_of(servers_.size(), question_.turn, [&](size_t i) -> std::optional<int> {
+      const PdServer& each = servers_[i];
+      const bool may = each.may_answer && each.is_up && !each.is_busy_with_prompts &&
+                       each.role == engine::Role::kPrefill;
+      return may ? std::optional(0) : std::nullopt;
+    });
   }
 
   // Where no server has measured: whether the roles alone are reason enough. nullopt: costs decide.

@@ -21,6 +21,9 @@
 // what makes answers go to the server with the fewest: kAnswerTokens · t(D) for each that it gives.
 // The smallest sum wins; of equal ones D alone. What is said in DisaggregationOptions comes before.
 //
+// Servers whose role is to compute prompts answer where no other is up. Where nothing is divided,
+// nor has been lately (is_busy_with_prompts), they would stand idle: then they answer, too.
+//
 // A server that has not measured t(S) takes what the others do. While none of them has, prompts with
 // kUnmeasuredPages new pages go to a server whose role it is.
 //
@@ -55,10 +58,12 @@ inline constexpr double kLegSeconds = 0.002;
 
 struct PdServer {
   engine::Role role = engine::Role::kBoth;
-  bool is_up = true;            // if not, it answers only if none is, and computes for nobody
-  bool may_answer = true;       // this request: it has not failed to
-  bool may_prefill = true;      // this request for another server: the same, and it has said how
-  bool gives_pages = true;      // to others: it has said how
+  bool is_up = true;        // if not, it answers only if none is, and computes for nobody
+  bool may_answer = true;   // this request: it has not failed to
+  bool may_prefill = true;  // this request for another server: the same, and it has said how
+  bool gives_pages = true;  // to others: it has said how
+  // Others have lately left prompts to it, and soon will again.
+  bool is_busy_with_prompts = false;
   double running = 0;           // answers that it gives
   double queued = 0;            // tokens of prompts to compute before this one
   double known = 0;             // tokens of this prompt that it need not compute

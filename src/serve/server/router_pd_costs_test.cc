@@ -74,7 +74,6 @@ TEST_F(RouterPdCosts, ASecondTurnTakesTheFirstFromWhoeverKnowsMost) {
   // One that is gone, or has not said how, gives none.
   servers[1].is_up = false;
   EXPECT_EQ(plan(4000).earlier, 2u);
-  servers[2].gives_pages = false;
   EXPECT_EQ(plan(4000).earlier, kNoReplica);
   servers[2].gives_pages = true;
   servers[0].known = 3000 - kWorthPages * 64 + 1;  // hardly less
@@ -134,6 +133,7 @@ TEST_F(RouterPdCosts, WhereNothingIsGainedOneServerDoesAll) {
 }
 
 TEST_F(RouterPdCosts, TheBestPairIsChosen) {
+  for (PdServer& each : servers) each.gives_pages = false;
   servers[2].running = 8;
   servers[3].running = 6;
   servers[0].queued = 500;
@@ -151,6 +151,27 @@ TEST_F(RouterPdCosts, TheBestPairIsChosen) {
   EXPECT_EQ(best.prefill, kNoReplica);
   servers[2].running = 12;  // but answers that make it slow
   EXPECT_EQ(plan(4000).decode, 3u);
+}
+
+TEST_F(RouterPdCosts, WhereNothingIsDividedAllAnswer) {
+  servers[1].is_busy_with_prompts = true;
+  EXPECT_EQ(plan(40).decode, 2u);  // equal ones: the role counts
+  servers[2].running = servers[3].running = 2;
+  EXPECT_EQ(plan(40).decode, 0u);
+  servers[0].running = 3;
+  EXPECT_EQ(plan(40).decode, 2u);
+  servers[0].running = 0;
+  const PdPlan divided = plan(4000);  // the answers of 2 and 3 would wait
+  EXPECT_EQ(divided.decode, 2u);
+  EXPECT_EQ(divided.prefill, 0u);
+  servers[0].is_busy_with_prompts = true;
+  EXPECT_EQ(plan(40).decode, 2u);
+  servers[0].is_busy_with_prompts = false;
+  servers[0].may_answer = false;
+  EXPECT_EQ(plan(40).decode, 2u);
+  servers[0].may_answer = true;
+  options.generation_rule = PlacementRule::kLoadBalancing;  // of servers that answer
+  EXPECT_EQ(plan(40).decode, 2u);
 }
 
 TEST_F(RouterPdCosts, RolesArePreferences) {

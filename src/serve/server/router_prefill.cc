@@ -29,6 +29,7 @@ RouterPrefill::RouterPrefill(HttpServer& http, RouterReplicas& replicas, RouterR
 RouterPrefill::~RouterPrefill() {
   replica_.end_prompt(prompt_bytes_);
   --replica_.prefills_running;
+  replica_.prefilled = std::chrono::steady_clock::now();
 }
 
 void RouterPrefill::start(const Request& request, Ended ended) {

@@ -18,6 +18,9 @@ using Clock = std::chrono::steady_clock;
 // The timeout of a health check.
 constexpr int kProbeSeconds = 2;
 constexpr size_t kMaxProbeBytes = 64 << 10;
+// Who has computed prompts for others so lately is not asked for answers: the next prompt would keep
+// them waiting.
+constexpr std::chrono::seconds kPromptsComeAgain{60};
 
 }  // namespace
 
@@ -312,12 +315,16 @@ uint64_t RouterReplicas::Prompt::known(size_t replica) const {
 PdServer RouterReplicas::server_of(const RouterReplica& replica,
                                    const DivisionQuestion& question) const {
   const bool has_pages = replica.state && !replica.state->opaque_state.empty();
+  const auto now = Clock::now();
+  const bool is_busy = replica.prefills_running > 0 ||
+                       (replica.prefilled && now - *replica.prefilled < kPromptsComeAgain);
   PdServer server{.role = replica.role(),
-                  .is_up = replica.up && !hangs(replica, Clock::now()),
+                  .is_up = replica.up && !hangs(replica, now),
                   .may_answer = question.decode != nullptr ? question.decode == &replica
                                                            : !question.tried.contains(&replica),
                   .may_prefill = has_pages && !question.tried_prefills.contains(&replica),
                   .gives_pages = has_pages,
+                  .is_busy_with_prompts = is_busy,
                   .running = static_cast<double>(replica.running),
                   .queued = static_cast<double>(replica.prompt_bytes) / kBytesPerToken,
                   .known = static_cast<double>(question.prompt.known(index_of(replica))) /
