@@ -27,6 +27,7 @@ using engine::KeptBytes;
 using engine::PageFetch;
 using engine::PageLook;
 using store::Head;
+using store::PlaceCounts;
 using Milliseconds = std::chrono::milliseconds;
 
 // A place that does not come back is left behind after this.
@@ -223,11 +224,12 @@ class PromptStore::Worker {
   // The thread's alone.
   std::unordered_map<uint64_t, Looked> looked_;
   std::deque<uint64_t> looked_order_;
-  uint64_t looked_of_ = 0;  // generation
-  bool has_news_;           // since the last StoreState
+  uint64_t seen_generation_ = 0;  // that of looked_, from_peers_ and what was told
+  bool has_news_;                 // since the last StoreState
   std::chrono::steady_clock::time_point told_;
   std::chrono::steady_clock::time_point next_imported_;
   std::optional<store::Places> front_;  // one place
+  PlaceCounts front_before_;            // of those that were front_ before
   store::PeerFetches from_peers_;
   std::unordered_map<uint64_t, Arriving> arriving_;  // those of from_peers_
   bool has_told_of_text_ = false, has_told_of_class_ = false;
@@ -235,25 +237,34 @@ class PromptStore::Worker {
 
 // ---- the thread ----
 
+// A new front counts what is added to what it is told first: that comes before anything else.
 bool PromptStore::Worker::wait_for_work(std::unique_lock<std::mutex>& lock) {
   using Clock = std::chrono::steady_clock;
-  while (jobs_.empty() && offers_.empty() && for_front_.empty() && !is_stopping_) {
-    Clock::time_point poll = from_peers_.next_poll();
-    if (!imported_.empty()) poll = std::min(poll, next_imported_);
-    const Clock::time_point news = has_news_ ? told_ + kStatePause : Clock::time_point::max();
+  while (!is_stopping_) {
+    if (std::exchange(seen_generation_, generation_) != generation_) {
+      forget_all();
+      has_news_ = has_places_;
+      told_ = {};
+    }
     const Clock::time_point now = Clock::now();
-    if (poll <= now) break;
+    const Clock::time_point news = has_news_ ? told_ + kStatePause : Clock::time_point::max();
     if (news <= now) {
       lock.unlock();
       report_state();
       lock.lock();
-    } else if (const auto next = std::min(poll, news); next == Clock::time_point::max()) {
+      continue;
+    }
+    if (!jobs_.empty() || !offers_.empty() || !for_front_.empty()) return true;
+    Clock::time_point poll = from_peers_.next_poll();
+    if (!imported_.empty()) poll = std::min(poll, next_imported_);
+    if (poll <= now) return true;
+    if (const auto next = std::min(poll, news); next == Clock::time_point::max()) {
       wake_.wait(lock);
     } else {
       wake_.wait_until(lock, next);
     }
   }
-  return !is_stopping_;
+  return false;
 }
 
 // Of an earlier generation.
@@ -270,7 +281,6 @@ void PromptStore::Worker::run() {
   std::unique_lock lock(mutex_);
   while (wait_for_work(lock)) {
     const uint64_t generation = generation_;
-    if (std::exchange(looked_of_, generation) != generation) forget_all();
     is_busy_ = true;
     is_abandoned_ = false;
     std::optional<Job> job;
@@ -301,7 +311,6 @@ void PromptStore::Worker::run() {
     if (!new_front.empty()) meet_front(new_front);
     if (offer) do_offer(*offer, is_sending);
     has_news_ = has_news_ || (has_places_ && (job || offer));
-    if (has_news_ && std::chrono::steady_clock::now() - told_ >= kStatePause) report_state();
     lock.lock();
     running_ = 0;
     is_busy_ = is_sending_ = false;
@@ -317,9 +326,26 @@ void PromptStore::Worker::report(const RankEvent& event, uint64_t generation,
   [[maybe_unused]] const Status sent = messenger_.send(encode(event));
 }
 
+namespace {
+
+void add_to(PlaceCounts& sum, const PlaceCounts& more) {
+  sum.fetched += more.fetched;
+  sum.fetched_bytes += more.fetched_bytes;
+  sum.taken += more.taken;
+  sum.taken_bytes += more.taken_bytes;
+  sum.evicted += more.evicted;
+  sum.damaged += more.damaged;
+  sum.foreign += more.foreign;
+  sum.failures += more.failures;
+  sum.slow_finds += more.slow_finds;
+  sum.fetch_seconds += more.fetch_seconds;
+}
+
+}  // namespace
+
 void PromptStore::Worker::report_state() {
   StoreState state{.rank = parts_.rank, .tiers = {}};
-  const auto add = [&state](store::Places& places, int index) {
+  const auto add = [&state](store::Places& places, int index) -> StoreState::Tier& {
     store::Place& place = places.place(index);
     StoreState::Tier tier{.label = {},
                           .counts = place.counts(),
@@ -327,10 +353,10 @@ void PromptStore::Worker::report_state() {
                           .is_out = places.is_out(index)};
     const std::string_view label = place.label();
     std::copy_n(label.begin(), std::min(label.size(), tier.label.size() - 1), tier.label.begin());
-    state.tiers.push_back(tier);
+    return state.tiers.emplace_back(tier);
   };
   for (int i = 0; i < places_.size(); ++i) add(places_, i);
-  if (front_) add(*front_, 0);
+  if (front_) add_to(add(*front_, 0).counts, front_before_);
   told_ = std::chrono::steady_clock::now();
   has_news_ = false;
   std::unique_lock lock(mutex_);
@@ -688,6 +714,7 @@ void PromptStore::Worker::do_offer(const Offer& offer, bool is_for_front) {
 
 // As a new place: what was left alone is tried at once.
 void PromptStore::Worker::meet_front(const std::string& text) {
+  if (front_) add_to(front_before_, front_->place(0).counts());
   front_.reset();
   const auto open = [&]() -> Result<std::unique_ptr<store::PeerPlace>> {
     WIDEEP_TRY_ASSIGN(store::PagePeer front, store::parse_page_peer(text));

@@ -522,6 +522,25 @@ TEST_F(PromptStoreTest, TheStateOfThePlacesIsTold) {
   FAIL() << "the offers were never told";
 }
 
+// What it counts is what is added to this.
+TEST_F(PromptStoreTest, AnotherFrontIsToldTheStateBeforeAnythingIsAdded) {
+  Cache first(tokens_of(2)), second(tokens_of(3));
+  const auto store = open();
+  keep(*store, first.kept());
+  for (std::optional<StoreState> state; !state || state->tiers[0].counts.taken < 2;) {
+    state = inbox_.next<StoreState>();
+    ASSERT_TRUE(state);
+  }
+  ASSERT_TRUE(store->end_fetches(milliseconds(10'000)).ok());
+  keep(*store, second.kept());
+  const auto state = inbox_.next<StoreState>();
+  ASSERT_TRUE(state);
+  EXPECT_EQ(state->tiers[0].counts.taken, 2u);
+  const auto later = inbox_.next<StoreState>();
+  ASSERT_TRUE(later);
+  EXPECT_GT(later->tiers[0].counts.taken, 2u);
+}
+
 // ---- from a peer ----
 
 using store::RequestState;
@@ -1013,6 +1032,18 @@ TEST_F(PromptStoreToFrontTest, AFrontThatIsGoneKeepsNobodyWaitingAndMayComeBack)
   keep(*store, written.kept());
   EXPECT_EQ(pages_at_front(tokens, 4), 4);
   EXPECT_TRUE(wait_for_tier([](const StoreState::Tier& tier) { return !tier.is_out; }));
+}
+
+TEST_F(PromptStoreToFrontTest, WhatIsSentIsCountedOnFromFrontToFront) {
+  Cache first(tokens_of(4), "first"), second(tokens_of(3), "second");
+  const auto store = open();
+  for (Cache* each : {&first, &second}) {
+    store->offer_to(front());
+    keep(*store, each->kept());
+    EXPECT_TRUE(wait_for_tier([&](const StoreState::Tier& tier) {
+      return tier.counts.taken == (each == &first ? 4 : 7);
+    }));
+  }
 }
 
 TEST_F(PromptStoreToFrontTest, AFrontThatHangsKeepsNobodyWaiting) {
