@@ -137,6 +137,10 @@ PlainReply ask_plainly(server::Socket& socket, const std::string& path, const js
     if (event.starts_with(':')) continue;  // a comment, where nothing came for a while
     constexpr std::string_view kData = "data: ";
     const size_t data = event.starts_with(kData) ? 0 : event.find("\ndata: ") + 1;
+    if (!event.substr(data).starts_with(kData)) {
+      reply.error = fmt::format("an event without data: '{}'", event);
+      return reply;
+    }
     const std::string text = event.substr(data + kData.size());
     if (event.starts_with("event: ping")) continue;
     const json value = json::parse(text, nullptr, false);
