@@ -62,7 +62,7 @@ kill_all() {
 trap 'kill_all; clean_up' EXIT
 # await <line> <log>
 await() {
-  for _ in $(seq 300); do grep -q "$1" "$2" && return; sleep 0.1; done
+  for _ in $(seq 300); do grep -qs "$1" "$2" && return; sleep 0.1; done
   fail "no '$1' in $2"
 }
 
