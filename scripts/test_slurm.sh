@@ -161,7 +161,7 @@ echo "sbatch cluster/slurm/bench_sweep.sbatch: 2 points and one that cannot star
 
 # A server for prompts, one for answers, and the proxy before them, as a file of TensorRT-LLM's form
 # says: two numbers of requests at once, with prompts and without. Then a job that is cancelled while
-# it measures: nothing is left.
+# it measures, with a prompt that the one has computed for the other: nothing is left.
 #
 # divide <mode> <tokens to generate> <option of sbatch>...
 divide() {
@@ -204,6 +204,12 @@ if python3 -c 'import yaml' 2>/dev/null; then
     sleep 0.1
   done
   sleep 1
+  python3 - $((port + 4)) <<'PYTHON' || fail "no prompt was divided: $(cat "$work"/e2e-20000/*.log)"
+import sys, urllib.request
+text = urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}/metrics", timeout=10).read().decode()
+sys.exit(not any(each.startswith("wideep_router_prompts_divided_total{") and float(each.split()[-1]) > 0
+                 for each in text.splitlines()))
+PYTHON
   scancel "$(cat "$work/divided.job")"
   left() { squeue --noheader; pgrep -f "^$wideep " || true; ls "$work"/wideep-key-* 2>/dev/null || true; }
   for _ in $(seq 100); do [[ -z $(left) ]] && break; sleep 0.2; done
