@@ -106,8 +106,9 @@ std::string disaggregated_heading(const MatchedServers& servers, const std::stri
              name_of(servers), servers.generation.tpot * 1e3, servers.ttft() * 1e3,
              servers.tokens_per_rank) +
          fmt::format(
-             "# Each server, where its url says: wideep serve --dtype {0} --role prefill\n"
-             "# --config {1}:context_servers, or --role decode and :generation_servers.\n"
+             "# Each server, where its url says: wideep serve --model DIR --port PORT --dtype {0}\n"
+             "# --role prefill --config {1}:context_servers, or --role decode and\n"
+             "# :generation_servers; of several machines also --host HOST --page-key-file FILE.\n"
              "# Then: wideep disaggregated -c {1}\n"
              "hostname: localhost\n"
              "port: 8000\n",
