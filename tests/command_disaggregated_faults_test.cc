@@ -221,7 +221,7 @@ TEST(CommandDisaggregatedFaults, AServerThatIsSilentIsNotWaitedForForEver) {
 TEST(CommandDisaggregatedFaults, APromptThatIsTooLongIsRefusedOrComputedElsewhere) {
   constexpr int kMost = 400;  // tokens of a sequence
   Server computes(small_model(),
-                  options_of("prefill", {"--ranks", "1", "--max-seq-len", std::to_string(kMost)}));
+                  options_of("prefill", {"--ranks", "1", "--context", std::to_string(kMost)}));
   Server answers(small_model(), options_of("decode"));
   ASSERT_GT(computes.port(), 0) << computes.command().err();
   ASSERT_GT(answers.port(), 0) << answers.command().err();
