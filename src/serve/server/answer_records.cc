@@ -136,17 +136,17 @@ AnswerProgress read_progress(RecordReader& reader) {
   return progress;
 }
 
+// As Replies makes them: those of a server whose serving process was replaced have a dot.
 Status check_id(const std::string& id, std::string_view start) {
   const auto is_plain = [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
-           c == '_';
+           c == '_' || c == '.';
   };
   const bool is_one = id.starts_with(start) && id.size() > start.size() &&
                       id.size() <= kMaxIdBytes && std::ranges::all_of(id, is_plain);
   if (is_one) return {};
   return invalid_input(
-      fmt::format("the id of the reply: expected {} and at most {} letters and "
-                  "digits, found '{}'",
+      fmt::format("the id of the reply: expected {} and at most {} of [A-Za-z0-9._-], found '{}'",
                   start, kMaxIdBytes - start.size(), base::printable(id, 80)));
 }
 

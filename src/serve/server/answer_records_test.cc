@@ -123,6 +123,7 @@ TEST(AnswerRecords, ValuesThatNoneHasAreRefused) {
     return error_of({record_of(changed)});
   };
   EXPECT_EQ(with([](AnswerHead&) {}), "");
+  EXPECT_EQ(with([](AnswerHead& each) { each.id = "chatcmpl-6b0cf42b.1-7"; }), "");
   EXPECT_EQ(with([](AnswerHead& each) { each.model = "other"; }), "");
   EXPECT_EQ(with([](AnswerHead& each) { each.model = "x\n"; }),
             "the model: expected 'm', found 'x\\n'");
