@@ -332,7 +332,7 @@ class Killer {
 
   Group& group_;
   FaultLoad& load_;
-  std::mt19937 random_{29};
+  std::mt19937 random_{static_cast<unsigned>(num_kills())};  // another number: other faults
   int processes_ = 0, lost_computing_ = 0, lost_answering_ = 0, silent_ = 0, roles_ = 0;
 };
 
