@@ -96,8 +96,7 @@ TEST_F(PageMemoryTest, ThePeerReadsTheMemoryItself) {
   EXPECT_EQ(place->counts().fetched_bytes, 300'000u);
   EXPECT_EQ(place->counts().fetched, 3u);
   EXPECT_EQ(place->label(), "peer");
-  const std::string request = "a";
-  EXPECT_EQ(place->states({&request, 1}).value().front().state, RequestState::kUnknown);
+  EXPECT_EQ(place->state("a").value().state, RequestState::kUnknown);
 }
 
 TEST_F(PageMemoryTest, WhatIsFoundThereIsLeased) {

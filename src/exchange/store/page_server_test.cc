@@ -252,6 +252,57 @@ TEST_F(PageServerTest, WhatIsLargeIsOfferedInParts) {
   EXPECT_EQ(place->counts().taken_bytes, 12'000'001u + 7'700'000u + 10'000'000u);
 }
 
+// By what is more urgent, say.
+TEST_F(PageServerTest, AnOfferThatIsInterruptedGoesOn) {
+  server_.reset();
+  memory_ = HostTier::create_memory(1024 * kBlock).value();
+  tier_ = HostTier::open(memory_).value();
+  start(0);
+  const std::vector<Head> pages = sequence_of(1, 2, 12'000'000);  // 3 parts
+  const auto place = offering_peer();
+  int asked = 0;
+  const auto refuse_second = [&] { return ++asked != 2; };
+  const auto count = [&] { return ++asked > 0; };
+  EXPECT_EQ(place->offer(pages[0], payload_of(pages[0]), 1.0, refuse_second),
+            OfferResult::kRefused);
+  EXPECT_EQ(found(*place, pages), (std::vector<bool>{false, false}));
+  asked = 0;
+  EXPECT_EQ(place->offer(pages[0], payload_of(pages[0]), 1.0, count), OfferResult::kTaken);
+  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(fetched(*place, {pages[0]}), std::vector<FetchResult>{FetchResult::kWhole});
+  // Another one that comes next is offered from its beginning, and so is the first after it.
+  asked = 0;
+  EXPECT_EQ(place->offer(pages[1], payload_of(pages[1]), 1.0, refuse_second),
+            OfferResult::kRefused);
+  EXPECT_EQ(place->offer(pages[0], payload_of(pages[0]), 1.0, kIntact), OfferResult::kKnown);
+  asked = 0;
+  EXPECT_EQ(place->offer(pages[1], payload_of(pages[1]), 1.0, count), OfferResult::kTaken);
+  EXPECT_EQ(asked, 3);
+  EXPECT_EQ(found(*place, pages), (std::vector<bool>{true, true}));
+}
+
+// A number that it cannot mean is not counted with.
+TEST_F(PageServerTest, WhatHasEndedHasEndedAnHourAgoAtMost) {
+  server_ = PageServer::start(
+                {.address = transport::resolve("127.0.0.1", 0).value(),
+                 .token = "secret",
+                 .record_class = "class A",
+                 .state_of =
+                     [](std::string_view request) {
+                       const std::chrono::milliseconds before(request == "a" ? 70 : INT64_MAX - 2);
+                       return RequestStatus{.state = RequestState::kEnded, .ended_before = before};
+                     }},
+                memory_)
+                .value();
+  for (const char* request : {"a", "b"}) {
+    const auto said = peer()->state(request);
+    ASSERT_TRUE(said.ok()) << said.status().message();
+    EXPECT_EQ(said->state, RequestState::kEnded);
+    EXPECT_EQ(said->ended_before,
+              request[0] == 'a' ? std::chrono::milliseconds(70) : std::chrono::hours(1));
+  }
+}
+
 TEST_F(PageServerTest, OthersOfferNothing) {
   const Head page = sequence_of(1, 1, 5000).front();
   const auto reader = offering_peer("secret");

@@ -66,6 +66,8 @@ Result<PeerFetches::Peer*> PeerFetches::peer_of(const PagePeer& peer) {
 
 namespace {
 
+constexpr std::chrono::milliseconds kLastQuestionTime{100};
+
 Result<std::vector<bool>> find_at(PeerPlace& place, std::span<const Head> heads) {
   const uint64_t failures = place.counts().failures;
   std::vector<bool> is_there = place.find(heads);
@@ -79,10 +81,10 @@ Result<std::vector<bool>> PeerFetches::find(const PagePeer& at, std::span<const 
   const double now = Places::steady_seconds();
   const auto away = absences_.find(at.host);
   if (away != absences_.end() && !away->second.outage.may_try(now)) {
-    return std::vector<bool>(heads.size());
+    return failed(away->second.trouble);
   }
   WIDEEP_TRY_ASSIGN(Peer* const peer, peer_of(at));
-  if (!peer->absence.outage.may_try(now)) return std::vector<bool>(heads.size());
+  if (!peer->absence.outage.may_try(now)) return failed(peer->absence.trouble);
   const auto asked = Clock::now();
   auto found = find_at(*peer->place, heads);
   note_answer(at.host, *peer, found.status(), asked);
@@ -119,7 +121,7 @@ Status PeerFetches::take(Waiting& fetch, PeerPlace& place, bool& has_come) {
   const bool are_last = so_far.pages + taken == pages.size();
   next.resize(are_last ? there : taken);
   if (next.empty()) return {};
-  const auto begun = Clock::now();
+  const double before = place.counts().fetch_seconds;
   Status status = place.fetch(next, [&](size_t index, FetchResult result) {
     if (result != FetchResult::kWhole) return false;
     so_far.bytes += next[index].into.size();
@@ -131,21 +133,27 @@ Status PeerFetches::take(Waiting& fetch, PeerPlace& place, bool& has_come) {
     }
     return true;
   });
-  so_far.transfer_seconds += std::chrono::duration<double>(Clock::now() - begun).count();
+  if (status.ok()) so_far.transfer_seconds += place.counts().fetch_seconds - before;
   return status;
 }
 
 // What the peer says of the request, and notes until when it has computed it.
-Result<RequestState> PeerFetches::ask_state(Waiting& fetch, PeerPlace& place) {
-  WIDEEP_TRY_ASSIGN(const std::vector<RequestStatus> states,
-                    place.states(std::span(&fetch.order.peer.request, 1)));
-  const RequestStatus& found = states.front();
+Result<RequestState> PeerFetches::ask_state(Waiting& fetch, PeerPlace& place,
+                                            std::chrono::milliseconds limit) {
+  WIDEEP_TRY_ASSIGN(const RequestStatus found, place.state(fetch.order.peer.request, limit));
   const auto now = Clock::now();
   if (found.state == RequestState::kComputes) fetch.computed_until = now;
   if (found.state == RequestState::kEnded) {
     fetch.computed_until = std::max(fetch.computed_until, now - found.ended_before);
   }
   return found.state;
+}
+
+// Of one that is whole, whatever the peer says: for Done::exposed_seconds alone, so that nobody
+// waits long for it. A peer that is only slow has not failed. Errors: it has.
+Status PeerFetches::ask_when_ended(Waiting& fetch, PeerPlace& place) {
+  const Status status = ask_state(fetch, place, kLastQuestionTime).status();
+  return status.code() == StatusCode::kDeadlineExceeded ? Status() : status;
 }
 
 // nullopt: it waits on. Errors: the peer has not answered.
@@ -155,13 +163,7 @@ Result<std::optional<PeerFetches::End>> PeerFetches::ask(Waiting& fetch, PeerPla
   if (takes) WIDEEP_TRY(take(fetch, place, has_come));
   const bool is_whole = fetch.so_far.pages == fetch.order.pages.size() &&
                         (fetch.so_far.has_state || !fetch.order.state);
-  if (is_whole) {
-    // Whatever it says, and also if it says nothing any more.
-    if (fetch.order.peer.computes()) {
-      [[maybe_unused]] const auto said = ask_state(fetch, place);
-    }
-    return std::optional(End::kWhole);
-  }
+  if (is_whole) return std::optional(End::kWhole);
   if (has_come) fetch.silent_since.reset();
   if (has_come && !fetch.is_computed) {  // there may be more already
     fetch.pause = {};
@@ -169,7 +171,7 @@ Result<std::optional<PeerFetches::End>> PeerFetches::ask(Waiting& fetch, PeerPla
   }
   if (!fetch.order.peer.computes()) return std::optional(End::kNoMore);
   fetch.pause = has_come ? kFirstPause : std::clamp(2 * fetch.pause, kFirstPause, kLongestPause);
-  WIDEEP_TRY_ASSIGN(const RequestState state, ask_state(fetch, place));
+  WIDEEP_TRY_ASSIGN(const RequestState state, ask_state(fetch, place, RedisServers::kNoLimit));
   fetch.is_computed = state == RequestState::kComputes;
   if (fetch.is_computed) {
     fetch.silent_since.reset();
@@ -242,11 +244,15 @@ std::optional<PeerFetches::End> PeerFetches::advance(Waiting& fetch) {
   }
   Peer& peer = **found;
   if (!may_ask(peer.absence, fetch)) return wait_for(peer.absence, fetch);
-  const auto asked = Clock::now();
+  auto asked = Clock::now();
   const auto end = ask(fetch, *peer.place);
-  if (const Absence* absence = note_answer(host, peer, end.status(), asked)) {
-    return wait_for(*absence, fetch);
+  Status answer = end.status();
+  if (end.ok() && *end == End::kWhole && fetch.order.peer.computes()) {
+    asked = Clock::now();
+    answer = ask_when_ended(fetch, *peer.place);
   }
+  const Absence* absence = note_answer(host, peer, answer, asked);
+  if (!end.ok()) return wait_for(*absence, fetch);
   fetch.due = Clock::now() + fetch.pause;
   return *end;
 }

@@ -74,9 +74,9 @@ class PeerFetches {
   };
   void begin(Order order);
 
-  // [heads] which of these the peer has now. It keeps them for a while (PeerOptions::lease). None
-  // where it is left alone at present. Takes no longer than a question of a poll. Errors (failed,
-  // deadline exceeded): it does not answer.
+  // [heads] which of these the peer has now. It keeps them for a while (PeerOptions::lease). Takes
+  // no longer than a question of a poll. Errors (failed, deadline exceeded): it does not answer, or
+  // has not before and is left alone at present.
   Result<std::vector<bool>> find(const PagePeer& at, std::span<const Head> heads);
 
   // kNoMore: of a peer that computes nothing for it.
@@ -86,8 +86,9 @@ class PeerFetches {
     size_t pages = 0;        // leading ones that came
     bool has_state = false;  // it came, too
     uint64_t bytes = 0;
-    double seconds = 0.0;           // since it began
-    double transfer_seconds = 0.0;  // of these, in which bytes came
+    double seconds = 0.0;  // since it began
+    // Of these, in which bytes came: of questions that were answered to the end.
+    double transfer_seconds = 0.0;
     // Of these, since the peer has ended the request, as it says itself when the last page has come;
     // at most since it was last known to compute it. All, where it had ended before, or computes
     // nothing for the fetch. 0: it still computes. To a millisecond.
@@ -147,7 +148,9 @@ class PeerFetches {
   Status take(Waiting& fetch, PeerPlace& place, bool& has_come);
   std::optional<End> advance(Waiting& fetch);
   Result<std::optional<End>> ask(Waiting& fetch, PeerPlace& place);
-  static Result<RequestState> ask_state(Waiting& fetch, PeerPlace& place);
+  static Result<RequestState> ask_state(Waiting& fetch, PeerPlace& place,
+                                        std::chrono::milliseconds limit);
+  static Status ask_when_ended(Waiting& fetch, PeerPlace& place);
   static bool may_ask(const Absence& absence, const Waiting& fetch);
   static void note_failure(Absence& absence, const Status& failure);
   static std::optional<End> wait_for(const Absence& absence, Waiting& fetch);

@@ -59,12 +59,15 @@ Result<std::vector<int64_t>> numbers_of(const RedisReply& reply, std::string_vie
   return numbers;
 }
 
+// Whatever the peer says, the time is one that can be counted back from now.
+constexpr std::chrono::milliseconds kMaxEndedBefore = std::chrono::hours(1);
+
 RequestStatus status_of(int64_t number) {
   constexpr auto kEnded = static_cast<int64_t>(RequestState::kEnded);
   if (number < 0) return {};
   if (number < kEnded) return {.state = static_cast<RequestState>(number)};
   return {.state = RequestState::kEnded,
-          .ended_before = std::chrono::milliseconds(number - kEnded)};
+          .ended_before = std::min(std::chrono::milliseconds(number - kEnded), kMaxEndedBefore)};
 }
 
 // Of at most so many bytes, in order: their payloads follow each other in that of `part`.
@@ -194,37 +197,31 @@ std::vector<bool> PeerPlace::find(std::span<const Head> heads) {
   return found;
 }
 
-Result<std::vector<RequestStatus>> PeerPlace::states(std::span<const std::string> requests) {
+Result<RequestStatus> PeerPlace::state(std::string_view request, std::chrono::milliseconds limit) {
   RedisQuestion question;
-  question.commands = {begin_command("PAGES.STATE", requests.size() + 1)};
-  for (const std::string& each : requests) append_word(question.commands[0], each);
-  question.max_reply_bytes = question.expected_reply_bytes = kMaxLine + 4 * requests.size();
-  std::vector<RequestStatus> states;
-  Status refused;
+  append_command(question.commands.emplace_back(), {"PAGES.STATE", request});
+  question.max_reply_bytes = question.expected_reply_bytes = kMaxLine;
+  Result<RequestStatus> state = deadline_exceeded("PAGES.STATE: no answer in time");
   const auto take = [&](size_t, const std::vector<RedisReply>& replies) {
-    const auto numbers = numbers_of(replies.front(), "PAGES.STATE", requests.size());
-    refused = numbers.status();
-    if (!refused.ok()) return false;
-    for (const int64_t each : *numbers) {
-      states.push_back(status_of(each));
-    }
+    const auto numbers = numbers_of(replies.front(), "PAGES.STATE", 1);
+    state = numbers.ok() ? Result<RequestStatus>(status_of(numbers->front())) : numbers.status();
     return true;
   };
-  Status status = servers_.ask({&question, 1}, take);
-  if (status.ok()) status = refused;
-  WIDEEP_TRY(noted(std::move(status)));
-  return states;
+  WIDEEP_TRY(noted(servers_.ask({&question, 1}, take, limit)));
+  WIDEEP_TRY(noted(state.status()));
+  return state;
 }
 
 Status PeerPlace::fetch(std::span<const FetchOrder> orders,
                         const std::function<bool(size_t index, FetchResult result)>& done) {
+  HostTier* const tier = memory();
   const auto begun = std::chrono::steady_clock::now();
   const auto note_time = [&] {
     counts_.fetch_seconds +=
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
   };
   size_t num_done = 0;
-  if (HostTier* tier = memory()) {
+  if (tier != nullptr) {
     const Status status = fetch_from(*tier, orders, num_done, done);
     if (status.ok()) {
       note_time();
@@ -273,17 +270,32 @@ OfferResult PeerPlace::offer(const Head& head, std::span<const std::byte> payloa
                              const std::function<bool()>& is_intact) {
   WIDEEP_CHECK_EQ(payload.size(), head.part.bytes());
   if (!options_.offers) return OfferResult::kRefused;
+  const auto before = std::exchange(interrupted_, std::nullopt);
+  const bool goes_on =
+      before && before->name == head.name && before->kind == head.kind && before->part == head.part;
   OfferResult all = OfferResult::kKnown;
   uint64_t offered = 0;
+  size_t sent = 0;
+  bool is_wanted = true;
+  const auto still_wanted = [&] { return is_wanted = is_intact(); };
   for (const Part& part : parts_of(head.part, kOfferedBytes)) {
+    if (goes_on && sent < before->sent) {
+      offered += part.bytes();
+      ++sent;
+      continue;
+    }
     Head some = head;
     some.part = part;
     const double share = static_cast<double>(part.bytes()) / static_cast<double>(payload.size());
     const OfferResult result =
-        offer_part(some, payload.subspan(offered, part.bytes()), seconds * share, is_intact);
+        offer_part(some, payload.subspan(offered, part.bytes()), seconds * share, still_wanted);
+    if (!is_wanted) {
+      interrupted_ = {.name = head.name, .kind = head.kind, .part = head.part, .sent = sent};
+    }
     if (result == OfferResult::kRefused || result == OfferResult::kFailed) return result;
     if (result == OfferResult::kTaken) all = result;
     offered += part.bytes();
+    ++sent;
   }
   if (all == OfferResult::kTaken) {
     ++counts_.taken;

@@ -18,6 +18,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,15 +46,18 @@ class PeerPlace final : public Place {
   // Connects to nobody yet.
   static Result<std::unique_ptr<PeerPlace>> make(const PeerOptions& options);
 
-  // [requests] what the peer says of them; one that it does not know how to name is unknown. Errors
-  // (failed, deadline exceeded): no answer.
-  Result<std::vector<RequestStatus>> states(std::span<const std::string> requests);
+  // What the peer says of a request. limit: as of find(), at most. Errors (failed, deadline
+  // exceeded): no answer.
+  Result<RequestStatus> state(std::string_view request,
+                              std::chrono::milliseconds limit = RedisServers::kNoLimit);
 
   std::string_view label() const override { return options_.offers ? "front" : "peer"; }
   std::vector<bool> find(std::span<const Head> heads) override;
   Status fetch(std::span<const FetchOrder> orders,
                const std::function<bool(size_t index, FetchResult result)>& done) override;
   // In several parts where one would take long on a slow network, or is more than the peer reads.
+  // is_intact is called before each is sent, and may so end the offer: the same one, if it comes
+  // next, goes on with that part.
   OfferResult offer(const Head& head, std::span<const std::byte> payload, double seconds,
                     const std::function<bool()>& is_intact) override;
   void forget(const Name&, Kind) override {}  // the peer checks its bytes itself
@@ -75,6 +79,13 @@ class PeerPlace final : public Place {
   Status noted(Status status);
   OfferResult offer_part(const Head& head, std::span<const std::byte> payload, double seconds,
                          const std::function<bool()>& is_intact);
+  // Between two parts of an offer, or before the first.
+  struct Interrupted {
+    Name name;
+    Kind kind = Kind::kPage;
+    Part part;
+    size_t sent = 0;  // of its parts
+  };
   HostTier* memory();
   Status map_memory();
   Status fetch_from(HostTier& tier, std::span<const FetchOrder> orders, size_t& done,
@@ -86,6 +97,7 @@ class PeerPlace final : public Place {
   std::unique_ptr<HostTier> tier_;  // null: none is mapped
   uint64_t asked_on_ = 0;           // the connection on which it was asked for
   MemoryUse memory_use_;
+  std::optional<Interrupted> interrupted_;
   PlaceCounts counts_;
   std::string trouble_;
 };

@@ -40,10 +40,8 @@ TEST(PageSharingTest, WhoServesNextIsWhereTheOneBeforeWas) {
     auto peer = store::PeerPlace::make(
         {.host = told.host, .token = told.token, .record_class = told.record_class});
     ASSERT_TRUE(peer.ok());
-    const auto states = (*peer)->states(std::vector<std::string>{"7", "8"});
-    ASSERT_TRUE(states.ok()) << states.status().message();
-    EXPECT_EQ((*states)[0].state, store::RequestState::kComputes);
-    EXPECT_EQ((*states)[1].state, store::RequestState::kUnknown);
+    EXPECT_EQ((*peer)->state("7").value().state, store::RequestState::kComputes);
+    EXPECT_EQ((*peer)->state("8").value().state, store::RequestState::kUnknown);
     sharing->stop();
   }
 }
