@@ -160,8 +160,8 @@ Status check_model(const std::string& model, const AnswerBounds& bounds) {
 // Of one answer, as its tokens come.
 class TokenChecker {
  public:
-  TokenChecker(const AnswerBounds& bounds, const AnswerBounds::Tokens& answer, int max_drafts)
-      : bounds_(bounds), answer_(answer), max_drafts_(max_drafts) {}
+  TokenChecker(const AnswerBounds& bounds, const AnswerBounds::Tokens& answer)
+      : bounds_(bounds), answer_(answer) {}
 
   Status take(const run::Token& token) {
     const auto is_known = [this](const engine::Sampled& each) {
@@ -173,10 +173,10 @@ class TokenChecker {
     if (token.likely.size() > static_cast<size_t>(bounds_.max_likely)) {
       return bad(fmt::format("at most {} likely tokens", bounds_.max_likely));
     }
-    if (token.cached_tokens < 0 || token.cached_tokens > answer_.prompt) {
-      return bad(fmt::format("at most {} cached tokens", answer_.prompt));
+    // A rank that goes on with an answer may have found the tokens before this one, too.
+    if (token.cached_tokens < 0 || token.cached_tokens > answer_.prompt + num_) {
+      return bad(fmt::format("at most {} cached tokens", answer_.prompt + num_));
     }
-    if (token.step_drafts > max_drafts_) return bad(fmt::format("at most {} drafts", max_drafts_));
     // A step's first token says how many drafts it has verified; each right one brings another.
     if (token.step_drafts >= 0) {
       left_in_step_ = token.step_drafts;
@@ -201,7 +201,6 @@ class TokenChecker {
  private:
   const AnswerBounds& bounds_;
   const AnswerBounds::Tokens& answer_;
-  const int max_drafts_;
   int num_ = 0;
   int left_in_step_ = 0;
   bool has_ended_ = false;
@@ -282,7 +281,10 @@ Result<AnswerRecords> AnswerRecords::read(std::span<const std::string> records) 
       }
       read.head = read_head(reader);
     } else if (kind == RecordKind::kToken) {
-      read.tokens.push_back(read_token(reader));
+      const run::Token& token = read.tokens.emplace_back(read_token(reader)).token;
+      // More than the head says where a server that drafts more has gone on.
+      int& most = read.head.settings.max_drafts;
+      most = std::max(most, token.step_drafts);
     } else if (kind == RecordKind::kProgress) {
       read.told.push_back(read_progress(reader));
     } else {
@@ -306,7 +308,7 @@ Status check(const AnswerRecords& records, const AnswerBounds& bounds) {
   const size_t num_answers = bounds.answers.size();
   std::vector<TokenChecker> checkers;
   for (const AnswerBounds::Tokens& each : bounds.answers) {
-    checkers.emplace_back(bounds, each, records.head.settings.max_drafts);
+    checkers.emplace_back(bounds, each);
   }
   for (size_t i = 0; i < records.tokens.size(); ++i) {
     const auto& [index, token] = records.tokens[i];

@@ -159,9 +159,20 @@ TEST(AnswerRecords, ValuesThatNoneHasAreRefused) {
   }
   EXPECT_NE(with_token([](run::Token& each) { each.cached_tokens = 6; }), "");
   EXPECT_NE(with_token([](run::Token& each) { each.cached_tokens = -1; }), "");
-  EXPECT_NE(with_token([](run::Token& each) { each.step_drafts = 5; }), "");
+  EXPECT_NE(with_token([](run::Token& each) { each.step_drafts = 1 << 20; }), "");
   EXPECT_NE(with_token([](run::Token& each) { each.step_drafts = -2; }), "");
   EXPECT_NE(with_token([](run::Token& each) { each.step_drafts = -1; }), "");
+}
+
+// The head is that of the first server.
+TEST(AnswerRecords, AServerThatDraftsMoreMayHaveGoneOn) {
+  run::Token of_second = token(9);
+  of_second.step_drafts = 7;
+  const auto read = AnswerRecords::read(
+      std::vector{record_of(head()), record_of(0, token(9)), record_of(0, of_second)});
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read->head.settings.max_drafts, 7);
+  EXPECT_EQ(check(*read, bounds()).message(), "");
 }
 
 TEST(AnswerRecords, TokensAreThoseOfTheRequest) {
@@ -187,6 +198,12 @@ TEST(AnswerRecords, TokensAreThoseOfTheRequest) {
   more.step_drafts = -1;
   EXPECT_EQ(errors({some, more}), "");
   EXPECT_NE(errors({some, more, more}), "");
+  // Computed anew, together with the answer so far.
+  more = some;
+  more.cached_tokens = 6;
+  EXPECT_EQ(errors({some, more}), "");
+  more.cached_tokens = 7;
+  EXPECT_NE(errors({some, more}), "");
   EXPECT_NE(error_of({record_of(head()), record_of(AnswerProgress{.index = 2, .processed = 1})}),
             "");
   EXPECT_NE(error_of({record_of(head()), record_of(AnswerProgress{.index = 0, .processed = 6})}),
