@@ -15,6 +15,8 @@
 #include "api/error_form.h"
 #include "api/messages_reply.h"
 #include "base/cpu_time.h"
+#include "base/log.h"
+#include "base/printable.h"
 #include "base/random_hex.h"
 #include "http/http_error.h"
 #include "http/http_server.h"
@@ -488,6 +490,10 @@ void RouterForward::finish_stream(bool whole) {
     return end();
   }
   note_failure(whole);
+  if (whole && status_ == 400) {
+    log::warn("{} does not go on with a stream: {}", replica_->address().url(),
+              base::printable(body_, 300));
+  }
   if (is_sending_) {
     // The others may have been tried before there was a stream, or when it was lost earlier.
     lost_ = replica_->address().url();
