@@ -211,7 +211,7 @@ PromptFetches::Steps PromptFetches::import(Looks::iterator found) {
 
 // Whether the request is looked for again.
 bool PromptFetches::pause(const Look& look) {
-  if (!look.is_promised) return false;
+  if (!look.is_promised || !look.prompt.peer_computes) return false;
   const double now = clock_();
   const bool is_first = look.patience.pause == 0.0;
   const Patience patience = {
@@ -306,16 +306,18 @@ std::optional<double> PromptFetches::heard_at(const Look& look) {
   return first;
 }
 
-// Of a request the least that a rank has.
+// Of a request the least that a rank has said; one that has answered waits for the others.
 PeerWaits PromptFetches::peer_waits() const {
   PeerWaits waits{.requests = static_cast<int64_t>(paused_.size())};
   for (const auto& [ticket, look] : looks_) {
     if (!look.fetches || !look.is_promised || !look.is_waited_for()) continue;
     ++waits.requests;
-    if (look.heard.empty()) continue;
-    const auto least = std::ranges::min_element(look.heard, {},
-                                                [](const auto& each) { return each.second.pages; });
-    waits.pages += std::max(least->second.pages - look.known, 0);
+    int least = look.pages;
+    for (const int rank : look.awaited) {
+      const auto heard = look.heard.find(rank);
+      least = std::min(least, heard == look.heard.end() ? 0 : heard->second.pages);
+    }
+    waits.pages += std::max(least - look.known, 0);
   }
   return waits;
 }

@@ -21,8 +21,8 @@
 //
 // What a peer computes at present, or has (PagesFound::is_promised), is fetched whatever that takes:
 // who has sent the request here has decided. Such a fetch goes on as long as ranks say that it does
-// (PagesArriving). If the cache has no room for it, the request is looked for again after a pause,
-// as others are about to end: computing it here, too, would be for nothing.
+// (PagesArriving). If the cache has no room for what a peer computes, the request is looked for
+// again after a pause, as others are about to end: computing it here, too, would be for nothing.
 //
 // Ranks are not trusted with numbers: what is not known is ignored, and pages are cut to those of
 // the prompt. The page of its last token is never fetched, as that is computed anyway.
@@ -90,6 +90,7 @@ class PromptFetches {
     std::vector<int> ranks = {};  // that compute it and live; at least one
     size_t num_tokens = 0;
     bool tells_transfer = false;  // a PromptTransfer is wanted
+    bool peer_computes = false;   // what is promised: it need not be computed here, but for room
   };
   Steps begin(const Prompt& prompt);
   // Whether there is a page to look for.

@@ -56,7 +56,8 @@ class PromptFetchesTest : public testing::Test {
                            .owner = 0,
                            .ranks = std::move(ranks),
                            .num_tokens = kPromptTokens,
-                           .tells_transfer = true});
+                           .tells_transfer = true,
+                           .peer_computes = true});
   }
   Fetches::Steps promised(int rank, uint64_t ticket = kTicket) {
     return fetches_.found({.ticket = ticket,
@@ -411,16 +412,25 @@ TEST_F(PromptFetchesTest, PagesOnTheirWayAreThoseThatAllRanksHave) {
   begin_promised_fetch();
   EXPECT_EQ(waits(), std::pair(1, 0));
   arriving(0, 9);
+  EXPECT_EQ(waits(), std::pair(1, 0));  // nothing is heard of the other
   arriving(1, 6);
   EXPECT_EQ(waits(), std::pair(1, 4));
   arriving(1, 1'000'000);
   EXPECT_EQ(waits(), std::pair(1, 7));
   arriving(1, -5);
   EXPECT_EQ(waits(), std::pair(1, 0));
-  for (const int rank : {0, 1}) {
-    fetches_.fetched({.ticket = kTicket, .rank = rank, .pages = 10, .from_peer = {}});
-  }
+  arriving(1, 8);
+  fetched(0, 10);  // more than it has said before
+  EXPECT_EQ(waits(), std::pair(1, 6));
+  fetched(1, 10);
   EXPECT_EQ(waits(), std::pair(0, 0));
+  begin_promised(6);
+  promised(0, kTicket + 1);
+  promised(1, kTicket + 1);
+  fetches_.fetched({.ticket = kTicket + 1, .rank = 0, .pages = 5});
+  EXPECT_EQ(waits(), std::pair(1, 0));  // the other has said nothing
+  fetches_.arriving({.ticket = kTicket + 1, .rank = 1, .pages = 9});
+  EXPECT_EQ(waits(), std::pair(1, 3));
 }
 
 TEST_F(PromptFetchesTest, ATransferIsToldAlsoWhereNothingCame) {
@@ -537,6 +547,16 @@ TEST_F(PromptFetchesTest, WhatHasNoRoomIsLookedForAgain) {
   EXPECT_THAT(told[0].from_peer.trouble, testing::HasSubstr("no room"));
   EXPECT_EQ(fetches_.counts().looked, 1u);
   EXPECT_EQ(fetches_.counts().gave_up, 1u);
+}
+
+// Nobody computes it meanwhile, so this server does.
+TEST_F(PromptFetchesTest, WhatAnEarlierServerHasIsNotWorthWaitingForRoom) {
+  fetches_.begin({.index = 5, .ranks = {0, 1}, .num_tokens = kPromptTokens});
+  promised(0);
+  promised(1);
+  EXPECT_THAT(fetched(0, 0, false), ElementsAre(kAbandon, submit_with(0)));
+  EXPECT_THAT(fetched(1, 0, false), ElementsAre(import_of(0)));
+  EXPECT_EQ(fetches_.peer_waits().requests, 0);
 }
 
 TEST_F(PromptFetchesTest, WhatFindsRoomLaterIsFetched) {
@@ -679,7 +699,8 @@ class FetchesPlay {
     take(fetches_.begin({.index = index,
                          .owner = owner,
                          .ranks = ranks_of(owner),
-                         .num_tokens = static_cast<size_t>(65 + any(1000))}));
+                         .num_tokens = static_cast<size_t>(65 + any(1000)),
+                         .peer_computes = any(2) == 0}));
   }
   // Of any ticket, also of those that ended long ago, by any rank.
   uint64_t any_ticket() { return kTicket + static_cast<uint64_t>(any(num_looks_ + 1)); }

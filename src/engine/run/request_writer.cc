@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "base/cpu_time.h"
+#include "store/page_peer.h"
 
 namespace wideep::run {
 
@@ -124,12 +125,14 @@ int RequestWriter::owner_of_rank(int rank) const {
 
 void RequestWriter::look_for(int owner, std::vector<int> ranks, Running running) {
   const Request& request = running.request;
+  const auto peer = store::parse_page_peer(request.peer);
   const PromptFetches::Prompt prompt = {
       .index = request.index,
       .owner = owner,
       .ranks = std::move(ranks),
       .num_tokens = request.prompt.size(),
-      .tells_transfer = !request.peer.empty() && request.answered.empty()};
+      .tells_transfer = !request.peer.empty() && request.answered.empty(),
+      .peer_computes = peer.ok() && peer->computes()};
   assign(owner, running);
   waiting_[prompt.index] = std::move(running);
   follow(fetches_.begin(prompt));

@@ -526,7 +526,7 @@ TEST(RequestWriter, NothingWaitsForRanksThatStop) {
 
 Request shared_request(int index) {
   Request request = long_request(index);
-  request.peer = "1;host:7000;token;class;r" + std::to_string(index) + ";";
+  request.peer = "1;host:7000;token;c1a5;r" + std::to_string(index) + ";";
   return request;
 }
 
@@ -632,6 +632,19 @@ TEST_F(PausedRequests, AreLookedForAgainAndTheEndWaitsForThem) {
   EXPECT_EQ(ranks_.next(1).kind, Kind::kSubmit);
   EXPECT_EQ(ranks_.next(1).kind, Kind::kFinish);
   EXPECT_EQ(writer().take_transfers().size(), 1u);
+}
+
+// Of its peer, which has pages or not: computing the rest is not put off.
+TEST_F(PausedRequests, AreOnlyThoseThatAPeerComputes) {
+  Request request = shared_request(0);
+  request.peer = "1;host:7000;token;c1a5;;";
+  writer().submit(request);
+  const uint64_t ticket = ranks_.next(1).ticket;
+  promise(writer(), ticket, 0);
+  EXPECT_EQ(ranks_.next(1).kind, Kind::kFetch);
+  writer().fetched({.ticket = ticket, .rank = 0, .has_room = false});
+  EXPECT_EQ(ranks_.next(1).kind, Kind::kImport);
+  EXPECT_EQ(ranks_.next(1).kind, Kind::kSubmit);
 }
 
 TEST_F(PausedRequests, AreNotYetComputed) {
