@@ -206,7 +206,7 @@ struct PagesChanged {
   bool is_cleared = false;  // before the changes: none is known any more
   std::vector<engine::PageChange> changes;
 };
-// With places to keep prompts in: at most once a second, when it has changed.
+// With places to keep prompts in: at most once a second, when it has changed, and to a new front.
 struct StoreState {
   struct Tier {
     std::array<char, 16> label = {};  // store::Place::label(), with zeros
