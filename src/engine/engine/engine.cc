@@ -148,6 +148,7 @@ Status Engine::apply(Command command) {
                                             command.request.index);
     case Kind::kRole:
       scheduler_.prefer(command.role);
+      if (parts_.store != nullptr) parts_.store->prefer(command.role);
       return parts_.reporter.prefers(command.role, command.request.index);
     case Kind::kOffers:
       if (parts_.store != nullptr) parts_.store->offer_to(std::move(command.request.peer));

@@ -24,6 +24,7 @@ class NotedStore final : public PageStore {
   void abandon(uint64_t ticket) override { abandoned.push_back(ticket); }
   void offer(std::vector<KeptBytes>, double) override {}
   void offer_to(std::string) override {}
+  void prefer(Role) override {}
   Status end_fetches(std::chrono::milliseconds) override { return {}; }
 
   std::vector<uint64_t> fetched, refused, abandoned;

@@ -21,6 +21,7 @@
 
 #include "schedule/page_changes.h"
 #include "schedule/request.h"
+#include "schedule/role.h"
 #include "wideep/status.h"
 
 namespace wideep::engine {
@@ -60,6 +61,8 @@ class PageStore {
   // have the same. front: store::text_of its PagePeer (store/page_server.h), with the token of those
   // who offer; "": for nobody else. Said again, it is there again.
   virtual void offer_to(std::string front) = 0;
+  // What this server prefers to do: whether its tokens, or its pages, are what somebody waits for.
+  virtual void prefer(Role role) = 0;
   // Nothing that was asked or offered before is touched, or told, after this. Errors (failed): a
   // place has not answered in time; the cache's memory must stay.
   virtual Status end_fetches(std::chrono::milliseconds at_most) = 0;

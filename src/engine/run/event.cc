@@ -73,7 +73,7 @@ void transfer(Wire& wire, Is<RoutedPart> auto& each) {
 template <typename Wire>
 void transfer(Wire& wire, Is<PagesFound> auto& each) {
   wire.fields(each.ticket, each.rank, each.known, each.found, each.states, each.is_stateless,
-              each.seconds, each.is_promised);
+              each.seconds, each.is_promised, each.peer_kind, each.peer_trouble);
 }
 
 template <typename Wire>
@@ -114,8 +114,8 @@ RankEvent get_alternative(size_t index, WireReader& reader) {
 }  // namespace
 
 std::string_view name_of(PeerTrouble trouble) {
-  constexpr std::array<std::string_view, 7> kNames = {"",     "gone",    "ended", "unknown",
-                                                      "busy", "no_room", "unused"};
+  constexpr std::array<std::string_view, 8> kNames = {"",        "gone", "ended",   "unknown",
+                                                      "missing", "busy", "no_room", "unused"};
   return kNames[static_cast<size_t>(trouble)];
 }
 

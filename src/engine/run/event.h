@@ -138,6 +138,22 @@ struct RoutedExperts {
 };
 // ---- of pages that are kept (engine/page_store.h) ----
 
+// Why pages have not come from a peer. kGone: it does not answer, or refuses. kEnded: it has ended
+// the request before all was there. kUnknown: it does not know the request. kMissing: it computes
+// nothing, and has not all, or not any more. kBusy: too many prompts are waited for already.
+// kUnused: what came, or might have, is not used.
+enum class PeerTrouble : uint8_t {
+  kNone,
+  kGone,
+  kEnded,
+  kUnknown,
+  kMissing,
+  kBusy,
+  kNoRoom,
+  kUnused
+};
+std::string_view name_of(PeerTrouble trouble);  // "", "gone", …
+
 // The answer of a rank to a kLook.
 struct PagesFound {
   uint64_t ticket = 0;
@@ -152,12 +168,10 @@ struct PagesFound {
   // `found` or `states` count what a peer computes at present, all of the prompt, or has
   // (Request::peer). How long that takes is the peer's matter.
   bool is_promised = false;
+  // Why a peer has not said what it has; as in PeerPages.
+  PeerTrouble peer_kind = PeerTrouble::kNone;
+  std::string peer_trouble;
 };
-// Why pages have not come from a peer. kGone: it does not answer, or refuses. kEnded: it has ended
-// the request before all was there. kUnknown: it does not know the request. kBusy: too many prompts
-// are waited for already. kUnused: what came, or might have, is not used.
-enum class PeerTrouble : uint8_t { kNone, kGone, kEnded, kUnknown, kBusy, kNoRoom, kUnused };
-std::string_view name_of(PeerTrouble trouble);  // "", "gone", …
 // What a rank has got of a prompt's pages from a peer.
 struct PeerPages {
   int pages = 0;

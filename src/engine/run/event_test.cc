@@ -157,13 +157,17 @@ TEST(RankEvent, EveryAlternativeSurvivesThePipe) {
                                                     .found = 5,
                                                     .states = {3, 5},
                                                     .is_stateless = false,
-                                                    .seconds = 0.5});
+                                                    .seconds = 0.5,
+                                                    .peer_kind = PeerTrouble::kGone,
+                                                    .peer_trouble = "silent"});
   EXPECT_EQ(found.ticket, uint64_t{1} << 40);
   EXPECT_EQ(found.rank, 1);
   EXPECT_EQ(found.known, 2);
   EXPECT_EQ(found.found, 5);
   EXPECT_EQ(found.states, (std::vector<int32_t>{3, 5}));
   EXPECT_FALSE(found.is_stateless);
+  EXPECT_EQ(found.peer_kind, PeerTrouble::kGone);
+  EXPECT_EQ(found.peer_trouble, "silent");
   EXPECT_EQ(found.seconds, 0.5);
   const PagesFetched fetched = over_the_pipe(PagesFetched{.ticket = 4,
                                                           .pages = 3,

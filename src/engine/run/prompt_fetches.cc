@@ -110,6 +110,7 @@ void PromptFetches::note(Look& look, const PagesFound& answer) {
   look.known = std::min(look.known, known);
   look.found = std::min(look.found, found);
   look.is_promised = look.is_promised || answer.is_promised;
+  note(look, PeerPages{.kind = answer.peer_kind, .trouble = answer.peer_trouble});
   if (found > known) {
     const double per_page = sane_seconds(answer.seconds) / (found - known);
     look.seconds_per_page = std::max(look.seconds_per_page, per_page);

@@ -450,6 +450,23 @@ TEST_F(PromptFetchesTest, ATransferIsToldAlsoWhereNothingCame) {
   EXPECT_EQ(fetches_.take_transfers().size(), 1u);
 }
 
+TEST_F(PromptFetchesTest, APeerThatWasNotReachedIsTold) {
+  begin_promised();
+  fetches_.found({.ticket = kTicket,
+                  .rank = 0,
+                  .known = 3,
+                  .found = 3,
+                  .states = {},
+                  .peer_kind = PeerTrouble::kGone,
+                  .peer_trouble = "nobody is there"});
+  EXPECT_THAT(found(1, 3, 3), ElementsAre(kAbandon, submit_with(0)));
+  const std::vector<PromptTransfer> told = fetches_.take_transfers();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].from_peer.pages, 0);
+  EXPECT_EQ(told[0].from_peer.kind, PeerTrouble::kGone);
+  EXPECT_EQ(told[0].from_peer.trouble, "nobody is there");
+}
+
 TEST_F(PromptFetchesTest, APromisedStateMustCome) {
   for (const int pages : {10, 9}) {
     const uint64_t ticket = kTicket + (pages == 9 ? 1 : 0);

@@ -32,9 +32,13 @@ using Milliseconds = std::chrono::milliseconds;
 
 // A place that does not come back is left behind after this.
 constexpr Milliseconds kEndTime{10'000};
-// Between two offers of what has come from elsewhere. Nothing is lost while it waits, and the copy of
-// a long prompt in one go would keep the next tokens of answers waiting.
+// Between two offers of what has come from elsewhere, where tokens are waited for.
 constexpr Milliseconds kImportedPause{32};
+// Behind so many to the places one goes to the front: they may never end.
+constexpr int kOffersInRow = 4;
+// Of all questions of a look for pages, or for states, to a peer.
+constexpr Milliseconds kPeerLookTime{250};
+constexpr size_t kHeadsAtOnce = store::PageServerLimits::kMaxHeads;
 // Of looks that nobody has come back to: a front that died has asked for them.
 constexpr size_t kMaxLooks = PromptStore::kMaxAsked;
 
@@ -98,6 +102,11 @@ class PromptStore::Worker {
     has_front_ = !front.empty();
     if (!has_front_) for_front_.clear();
     new_front_ = std::move(front);
+    wake_.notify_one();
+  }
+  void prefer(engine::Role role) {
+    const std::lock_guard lock(mutex_);
+    role_ = role;
   }
 
   bool end_all(Milliseconds at_most) {
@@ -116,8 +125,10 @@ class PromptStore::Worker {
     std::unique_lock lock(mutex_);
     std::ranges::move(imported_, std::back_inserter(offers_));
     imported_.clear();
+    is_flushing_ = true;
     wake_.notify_one();
     idle_.wait_for(lock, at_most, [this] { return offers_.empty() && (!is_busy_ || is_sending_); });
+    is_flushing_ = false;
     return offers_.size();
   }
   void stop() {
@@ -171,7 +182,9 @@ class PromptStore::Worker {
     looked_.erase(forget.ticket);
     from_peers_.abandon(forget.ticket);
   }
+  std::optional<Offer> next_offer();
   void do_offer(const Offer& offer, bool is_for_front);
+  void offer_to_front(const Offer& offer, const Head& head, double seconds);
   std::optional<Head> offered_head(const KeptBytes& kept) const;
   void meet_front(const std::string& text);
   Looked look_up(const PageLook& look);
@@ -185,7 +198,11 @@ class PromptStore::Worker {
                        Arriving arriving, uint64_t generation);
   void poll_peers(uint64_t generation);
   std::optional<store::PagePeer> peer_of(const PageLook& look);
-  std::vector<bool> find_at_peer(const Looked& looked, std::span<const Head> heads);
+  std::vector<bool> find_at_peer(const Looked& looked, std::span<const Head> heads,
+                                 PagesFound* found);
+  size_t leading_at_peer(const Looked& looked, std::span<const Head> pages, PagesFound* found);
+  std::vector<bool> last_at_peer(const Looked& looked, std::span<const Head> states,
+                                 PagesFound* found);
   void forget_all();
   Head state_of(Head page) const;
   bool has_pages() const { return parts_.geometry.page.bytes() > 0; }
@@ -211,14 +228,17 @@ class PromptStore::Worker {
   std::condition_variable wake_, idle_;
   std::deque<Job> jobs_;
   std::deque<Offer> offers_, imported_, for_front_;
-  std::string new_front_;  // since the last of for_front_ was sent; "": it is the same
+  std::optional<std::string> new_front_;  // that the thread has not met
   bool has_front_ = false;
+  int offers_in_row_ = 0;  // since the last to the front
+  engine::Role role_ = engine::Role::kBoth;
   uint64_t not_offered_ = 0;
   uint64_t generation_ = 0;  // counts calls of end_all()
   uint64_t running_ = 0;     // ticket of the job that is done; 0: none
   bool is_abandoned_ = false;
   bool is_busy_ = false;     // touches what the engine has
   bool is_sending_ = false;  // that is for the front
+  bool is_flushing_ = false;
   bool is_stopping_ = false;
 
   // The thread's alone.
@@ -254,7 +274,7 @@ bool PromptStore::Worker::wait_for_work(std::unique_lock<std::mutex>& lock) {
       lock.lock();
       continue;
     }
-    if (!jobs_.empty() || !offers_.empty() || !for_front_.empty()) return true;
+    if (new_front_ || !jobs_.empty() || !offers_.empty() || !for_front_.empty()) return true;
     Clock::time_point poll = from_peers_.next_poll();
     if (!imported_.empty()) poll = std::min(poll, next_imported_);
     if (poll <= now) return true;
@@ -275,8 +295,28 @@ void PromptStore::Worker::forget_all() {
   arriving_.clear();
 }
 
-// In each round a job, the peers, and an offer if no job waits: of what was computed here, then of
-// what has come, then to the front.
+// Of what was computed here, then of what has come, then to the front.
+std::optional<PromptStore::Worker::Offer> PromptStore::Worker::next_offer() {
+  const auto now = std::chrono::steady_clock::now();
+  const bool is_fronts_turn = offers_in_row_ >= kOffersInRow && !is_flushing_;
+  std::deque<Offer>* from = &for_front_;
+  if (for_front_.empty() || !is_fronts_turn) {
+    if (!offers_.empty()) {
+      from = &offers_;
+    } else if (!imported_.empty() && now >= next_imported_) {
+      from = &imported_;
+      next_imported_ = role_ == engine::Role::kDecode ? now + kImportedPause : now;
+    }
+  }
+  if (from->empty()) return std::nullopt;
+  is_sending_ = from == &for_front_;
+  offers_in_row_ = is_sending_ ? 0 : std::min(offers_in_row_ + 1, kOffersInRow);
+  Offer offer = std::move(from->front());
+  from->pop_front();
+  return offer;
+}
+
+// In each round a job, the peers, and an offer if no job waits.
 void PromptStore::Worker::run() {
   std::unique_lock lock(mutex_);
   while (wait_for_work(lock)) {
@@ -285,32 +325,22 @@ void PromptStore::Worker::run() {
     is_abandoned_ = false;
     std::optional<Job> job;
     std::optional<Offer> offer;
-    std::string new_front;
+    const auto new_front = std::exchange(new_front_, std::nullopt);
     if (!jobs_.empty()) {
       job = std::move(jobs_.front());
       jobs_.pop_front();
       if (const auto* look = std::get_if<PageLook>(&*job)) running_ = look->ticket;
       if (const auto* fetch = std::get_if<Fetch>(&*job)) running_ = fetch->what.ticket;
-    } else if (!offers_.empty()) {
-      offer = std::move(offers_.front());
-      offers_.pop_front();
-    } else if (!imported_.empty() && std::chrono::steady_clock::now() >= next_imported_) {
-      offer = std::move(imported_.front());
-      imported_.pop_front();
-      next_imported_ = std::chrono::steady_clock::now() + kImportedPause;
-    } else if (!for_front_.empty()) {
-      offer = std::move(for_front_.front());
-      for_front_.pop_front();
-      new_front = std::exchange(new_front_, {});
-      is_sending_ = true;
+    } else {
+      offer = next_offer();
     }
     const bool is_sending = is_sending_;
     lock.unlock();
+    if (new_front) meet_front(*new_front);
     if (job) std::visit([&](auto&& each) { do_job(std::move(each), generation); }, std::move(*job));
     poll_peers(generation);
-    if (!new_front.empty()) meet_front(new_front);
     if (offer) do_offer(*offer, is_sending);
-    has_news_ = has_news_ || (has_places_ && (job || offer));
+    has_news_ = has_news_ || (has_places_ && (job || offer || new_front));
     lock.lock();
     running_ = 0;
     is_busy_ = is_sending_ = false;
@@ -419,7 +449,7 @@ PromptStore::Worker::Looked PromptStore::Worker::look_for_states(const PageLook&
     states.pages.push_back(state_of(looked.pages[static_cast<size_t>(page)]));
   }
   states.where = places_.find(states.pages);
-  const std::vector<bool> is_at_peer = find_at_peer(looked, states.pages);
+  const std::vector<bool> is_at_peer = last_at_peer(looked, states.pages, found);
   const size_t own = has_pages() ? end_in_places(look, looked) : looked.pages.size();
   for (size_t i = 0; i < states.pages.size(); ++i) {
     found->is_promised = found->is_promised || is_at_peer[i];
@@ -466,17 +496,49 @@ std::optional<store::PagePeer> PromptStore::Worker::peer_of(const PageLook& look
   return std::nullopt;
 }
 
-// [heads] which of them the peer has, of one that computes nothing for the request. A line comes as
-// often as one that fails is asked (store/outage.h).
+// [heads] which of them the peer has.
 std::vector<bool> PromptStore::Worker::find_at_peer(const Looked& looked,
-                                                    std::span<const Head> heads) {
-  const bool asks = looked.peer && !looked.peer->computes() && !heads.empty();
-  if (!asks) return std::vector<bool>(heads.size());
-  auto found = from_peers_.find(*looked.peer, heads);
-  if (found.ok()) return std::move(found).value();
-  log::warn("pages of a prompt are not looked for at {}: {}; they are computed here",
-            looked.peer->host.text(), found.status().message());
+                                                    std::span<const Head> heads,
+                                                    PagesFound* found) {
+  auto is_there = from_peers_.find(*looked.peer, heads);
+  if (is_there.ok()) return std::move(is_there).value();
+  found->peer_kind = PeerTrouble::kGone;
+  found->peer_trouble = is_there.status().message();
   return std::vector<bool>(heads.size());
+}
+
+// How many of the first of these a peer has that computes nothing for the request. It keeps what it
+// is asked for, so nothing behind a gap is.
+size_t PromptStore::Worker::leading_at_peer(const Looked& looked, std::span<const Head> pages,
+                                            PagesFound* found) {
+  if (!looked.peer || looked.peer->computes()) return 0;
+  const auto end = std::chrono::steady_clock::now() + kPeerLookTime;
+  size_t count = 0;
+  while (count < pages.size() && std::chrono::steady_clock::now() < end) {
+    const auto some = pages.subspan(count, std::min(kHeadsAtOnce, pages.size() - count));
+    const std::vector<bool> is_there = find_at_peer(looked, some, found);
+    const auto here = static_cast<size_t>(std::ranges::find(is_there, false) - is_there.begin());
+    count += here;
+    if (here < some.size()) break;
+  }
+  return count;
+}
+
+// [states] which of them it has: of the last ones, and of those before them only if it has none.
+std::vector<bool> PromptStore::Worker::last_at_peer(const Looked& looked,
+                                                    std::span<const Head> states,
+                                                    PagesFound* found) {
+  std::vector<bool> all(states.size());
+  if (!looked.peer || looked.peer->computes()) return all;
+  const auto end = std::chrono::steady_clock::now() + kPeerLookTime;
+  for (size_t rest = states.size(); rest > 0 && std::chrono::steady_clock::now() < end;) {
+    const size_t first = rest - std::min(kHeadsAtOnce, rest);
+    const auto is_there = find_at_peer(looked, states.subspan(first, rest - first), found);
+    std::copy(is_there.begin(), is_there.end(), all.begin() + static_cast<ptrdiff_t>(first));
+    if (std::ranges::find(is_there, true) != is_there.end()) break;
+    rest = first;
+  }
+  return all;
 }
 
 void PromptStore::Worker::do_job(PageLook look, uint64_t generation) {
@@ -488,11 +550,9 @@ void PromptStore::Worker::do_job(PageLook look, uint64_t generation) {
   // A stage without keys and values lacks none.
   const bool has_all = found.is_promised || !has_pages();
   size_t all = has_all ? looked.pages.size() : end_in_places(look, looked);
-  for (const bool is_there : find_at_peer(looked, std::span(looked.pages).subspan(all))) {
-    if (!is_there) break;
-    found.is_promised = true;
-    ++all;
-  }
+  const size_t at_peer = leading_at_peer(looked, std::span(looked.pages).subspan(all), &found);
+  found.is_promised = found.is_promised || at_peer > 0;
+  all += at_peer;
   found.found = static_cast<int>(all);
   const Looked states = has_state() ? look_for_states(look, looked, &found) : Looked();
   // A peer's that computes them is the one after all pages.
@@ -576,6 +636,9 @@ PeerPages pages_of(const store::PeerFetches::Done& done) {
   if (done.end == End::kPeerGone) end_with(PeerTrouble::kGone, done.trouble);
   if (done.end == End::kPeerEnded) {
     end_with(PeerTrouble::kEnded, "the peer has ended the request, and has no more of it");
+  }
+  if (done.end == End::kNoMore) {
+    end_with(PeerTrouble::kMissing, "the peer has not all of the pages, or not any more");
   }
   if (done.end == End::kNotKnown) {
     end_with(PeerTrouble::kUnknown, "the peer does not know the request");
@@ -698,24 +761,39 @@ void PromptStore::Worker::do_offer(const Offer& offer, bool is_for_front) {
     ++not_offered_;
     return;
   }
+  if (is_for_front) return offer_to_front(offer, head, seconds);
   const std::span<const std::byte> bytes(offer.kept.bytes, head.part.bytes());
   const auto is_intact = [&offer] { return offer.kept.is_intact(); };
-  if (is_for_front) {
-    if (!front_) return;
-    // What a place of this node had was likely sent before.
-    const bool is_there = offer.kept.is_imported &&
-                          front_->find(std::span(&head, 1)).front() != store::Places::kNowhere;
-    if (!is_there) front_->offer(0, head, bytes, seconds, is_intact);
-    return;
-  }
   if (offer.kept.is_imported) return places_.offer_hit(head, bytes, seconds, is_intact);
   places_.offer_to_all(head, bytes, seconds, is_intact);
 }
 
-// As a new place: what was left alone is tried at once.
+// Of one that takes several parts, the rest comes after what has to be done meanwhile.
+void PromptStore::Worker::offer_to_front(const Offer& offer, const Head& head, double seconds) {
+  if (!front_) return;
+  // What a place of this node had was likely sent before.
+  const bool is_there = offer.kept.is_imported &&
+                        front_->find(std::span(&head, 1)).front() != store::Places::kNowhere;
+  if (is_there) return;
+  bool has_begun = false, is_put_off = false;
+  const auto goes_on = [&] {
+    const bool may_wait = std::exchange(has_begun, true);
+    const bool is_due = from_peers_.next_poll() <= std::chrono::steady_clock::now();
+    const std::lock_guard lock(mutex_);
+    is_put_off = may_wait && (is_due || !jobs_.empty());
+    return !is_abandoned_ && !is_put_off && offer.kept.is_intact();
+  };
+  const std::span<const std::byte> bytes(offer.kept.bytes, head.part.bytes());
+  front_->offer(0, head, bytes, seconds, goes_on);
+  const std::lock_guard lock(mutex_);
+  if (is_put_off && !is_abandoned_) for_front_.push_front(offer);
+}
+
+// As a new place: what was left alone is tried at once. "": there is none.
 void PromptStore::Worker::meet_front(const std::string& text) {
   if (front_) add_to(front_before_, front_->place(0).counts());
   front_.reset();
+  if (text.empty()) return;
   const auto open = [&]() -> Result<std::unique_ptr<store::PeerPlace>> {
     WIDEEP_TRY_ASSIGN(store::PagePeer front, store::parse_page_peer(text));
     return store::PeerPlace::make({.host = std::move(front.host),
@@ -770,6 +848,8 @@ void PromptStore::offer(std::vector<KeptBytes> kept, double seconds_per_token) {
 }
 
 void PromptStore::offer_to(std::string front) { worker_->offer_to(std::move(front)); }
+
+void PromptStore::prefer(engine::Role role) { worker_->prefer(role); }
 
 Status PromptStore::end_fetches(Milliseconds at_most) {
   if (worker_->end_all(at_most)) return {};

@@ -8,10 +8,14 @@
 //                        ├─────▶ the page server of the front's node, if that is another one
 //                        └──▶ PagesFound, PagesArriving, PagesFetched, StoreState to the front
 //
-// What is asked goes before what is offered to the places, and that before what goes to the front's
-// node: a slow network keeps nobody waiting for longer than one page takes. All queues have a
-// bound: beyond it a look finds what the cache has, and the oldest offers are forgotten, which costs
-// only a page that is not kept.
+// What is asked goes before what is offered to the places, and most of that before what goes to the
+// front's node: a slow network keeps nobody waiting for longer than one part of a page takes that
+// is on its way there (store::PeerPlace). All queues have a bound: beyond it a look finds what the
+// cache has, and the oldest offers are forgotten, which costs only a page that is not kept.
+//
+// What has come from elsewhere is offered, too: to nearer places, and where other servers look. A
+// server that generates takes its time for it, as copies of a long prompt in one go would keep the
+// next tokens of answers waiting. On others somebody may wait for it.
 //
 // A look with a peer finds all pages: the peer computes what places do not have. Its fetch waits for
 // them beside all other work, and tells the front that it does. A peer that computes nothing for the
@@ -81,6 +85,7 @@ class PromptStore : public engine::PageStore {
   void abandon(uint64_t ticket) override;
   void offer(std::vector<engine::KeptBytes> kept, double seconds_per_token) override;
   void offer_to(std::string front) override;
+  void prefer(engine::Role role) override;
   Status end_fetches(std::chrono::milliseconds at_most) override;
 
   // Waits until all that was offered to the places is kept or refused, at most so long. Returns how

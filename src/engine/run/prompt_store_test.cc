@@ -119,6 +119,18 @@ class GatedPlace : public store::Place {
   Gate* fetches_;
 };
 
+// Takes 10 ms for each offer.
+class SlowPlace final : public GatedPlace {
+ public:
+  explicit SlowPlace(std::unique_ptr<store::Place> place)
+      : GatedPlace(std::move(place), nullptr, nullptr) {}
+  store::OfferResult offer(const store::Head& head, std::span<const std::byte> payload,
+                           double seconds, const std::function<bool()>& is_intact) override {
+    std::this_thread::sleep_for(milliseconds(10));
+    return GatedPlace::offer(head, payload, seconds, is_intact);
+  }
+};
+
 std::vector<int32_t> tokens_of(int pages) {
   std::vector<int32_t> tokens(static_cast<size_t>(pages) * kPageTokens + 1);
   std::iota(tokens.begin(), tokens.end(), 7);
@@ -189,10 +201,11 @@ class PromptStoreTest : public ::testing::Test {
                                          bool keeps_states = false, bool keeps_pages = true,
                                          PromptStore::Share of_pages = {}) {
     std::vector<store::ListedPlace> places;
-    places.push_back({.place = std::move(place), .expected = store::kHostPrice});
+    places.push_back(
+        {.place = std::move(place), .expected = store::kHostPrice, .takes_hits = takes_hits_});
     PageGeometry geometry{.record_class = "class",
-                          .page_bytes = kPageBytes,
-                          .page = keeps_pages ? store::Part::whole(kPageBytes) : store::Part(),
+                          .page_bytes = page_bytes_,
+                          .page = keeps_pages ? store::Part::whole(page_bytes_) : store::Part(),
                           .state = {}};
     if (keeps_states) {
       geometry.state_bytes = kStateBytes;
@@ -229,7 +242,10 @@ class PromptStoreTest : public ::testing::Test {
 
   Inbox inbox_;
   base::SharedBytes memory_;
-  bool is_apart_ = false;  // those that are opened: from the front's node
+  // Of those that are opened.
+  bool is_apart_ = false;  // from the front's node
+  bool takes_hits_ = false;
+  uint64_t page_bytes_ = kPageBytes;
 };
 
 TEST_F(PromptStoreTest, WhatWasOfferedIsFoundAndFetched) {
@@ -366,6 +382,35 @@ TEST_F(PromptStoreTest, WhatCameFromAPlaceIsNotOfferedToIt) {
   const auto store = open();
   keep(*store, std::move(kept));
   EXPECT_EQ(look(*store, 1, tokens).found, 0);
+}
+
+// A server that generates takes its time for the copies; on others somebody waits for them.
+TEST_F(PromptStoreTest, WhatCameFromElsewhereWaitsWhereTokensAreWaitedFor) {
+  constexpr int kPages = 40;
+  takes_hits_ = true;
+  Cache written(tokens_of(kPages));
+  const auto seconds_with = [&](engine::Role role) {
+    memory_ = store::HostTier::create_memory(uint64_t{16} << 20).value();
+    const auto store = open();
+    store->prefer(role);
+    std::vector<engine::KeptBytes> kept = written.kept();
+    for (engine::KeptBytes& each : kept) each.is_imported = true;
+    const auto tier = store::HostTier::open(memory_).value();
+    store::Head last = written.heads.back();
+    last.canonical_bytes = kPageBytes;
+    last.part = store::Part::whole(kPageBytes);
+    const auto begun = std::chrono::steady_clock::now();
+    store->offer(std::move(kept), 1e-3);
+    std::chrono::duration<double> passed{};
+    while (!tier->find(std::span(&last, 1))[0] && passed < std::chrono::seconds(20)) {
+      std::this_thread::sleep_for(milliseconds(2));
+      passed = std::chrono::steady_clock::now() - begun;
+    }
+    return passed.count();
+  };
+  EXPECT_LT(seconds_with(engine::Role::kPrefill), 1.2);
+  EXPECT_LT(seconds_with(engine::Role::kBoth), 1.2);
+  EXPECT_GT(seconds_with(engine::Role::kDecode), 1.2);
 }
 
 TEST_F(PromptStoreTest, StatesAreFetchedWithTheirPages) {
@@ -560,7 +605,8 @@ class PromptStoreFromPeerTest : public PromptStoreTest {
                                   .state_of =
                                       [this](std::string_view request) {
                                         return store::RequestStatus{.state = state_of(request)};
-                                      }},
+                                      },
+                                  .counts = &counts_},
                                  peer_memory_);
     ASSERT_TRUE(server.ok()) << server.status().message();
     server_ = std::move(server).value();
@@ -597,6 +643,7 @@ class PromptStoreFromPeerTest : public PromptStoreTest {
   }
 
   base::SharedBytes peer_memory_;
+  store::PageServerCounts counts_;  // of what it was asked
 
  private:
   RequestState state_of(std::string_view request) {
@@ -741,7 +788,27 @@ TEST_F(PromptStoreFromPeerTest, OfAPeerThatComputesNothingComesWhatItHas) {
   look(*store, 3, tokens, 0, {}, peer(""));
   Cache again(tokens);
   store->fetch(again.fetch(3, 0, 4));
-  EXPECT_EQ(inbox_.next<PagesFetched>()->pages, 3);
+  const auto part = inbox_.next<PagesFetched>();
+  EXPECT_EQ(part->pages, 3);
+  EXPECT_EQ(part->from_peer.kind, PeerTrouble::kMissing);
+}
+
+// It keeps for a while what it is asked for, which is little of it: what can be used.
+TEST_F(PromptStoreFromPeerTest, APeerIsAskedForWhatCanBeUsed) {
+  constexpr size_t kAtOnce = store::PageServerLimits::kMaxHeads;
+  const std::vector<int32_t> tokens = tokens_of(2 * kAtOnce);
+  Cache written(tokens);
+  const auto store = open(/*keeps_states=*/true);
+  PagesFound found = look(*store, 1, tokens, 0, {}, peer(""));
+  EXPECT_EQ(found.found, 0);
+  EXPECT_EQ(counts_.looks.load(), 1u);
+  compute(written, 0, kAtOnce + 1, {3, 7, kAtOnce});
+  compute(written, kAtOnce + 2, 2 * kAtOnce);
+  counts_.looks = 0;
+  found = look(*store, 2, tokens, 0, {}, peer(""));
+  EXPECT_EQ(found.found, static_cast<int>(kAtOnce) + 1);
+  EXPECT_EQ(found.states, (std::vector<int32_t>{4, 8, kAtOnce + 1}));
+  EXPECT_EQ(counts_.looks.load(), 3u);  // 2 for pages, 1 for the last states
 }
 
 TEST_F(PromptStoreFromPeerTest, APeerThatIsGoneIsOnePlaceLess) {
@@ -753,6 +820,8 @@ TEST_F(PromptStoreFromPeerTest, APeerThatIsGoneIsOnePlaceLess) {
     const PagesFound found = look(*store, ticket, tokens, 1, {}, text);
     EXPECT_FALSE(found.is_promised);
     EXPECT_EQ(found.found, 1);
+    EXPECT_EQ(found.peer_kind, PeerTrouble::kGone);
+    EXPECT_THAT(found.peer_trouble, HasSubstr("127.0.0.1"));
   }
 }
 
@@ -1013,6 +1082,66 @@ TEST_F(PromptStoreToFrontTest, RanksOfItsNodeAndThoseThatAreToldNobodySendNothin
     EXPECT_TRUE(store->end_fetches(milliseconds(10'000)).ok());
   }
   EXPECT_EQ(pages_at_front(tokens, 0), 0);
+}
+
+TEST_F(PromptStoreToFrontTest, WhoIsToldNobodyHasNoFront) {
+  Cache written(tokens_of(4));
+  server_.reset();
+  const auto store = open();
+  store->offer_to(front());
+  keep(*store, written.kept());
+  EXPECT_TRUE(wait_for_tier([](const StoreState::Tier& tier) { return tier.is_out; }));
+  store->offer_to("");
+  bool has_front = true;
+  for (int i = 0; i < 5 && has_front; ++i) {
+    const auto state = inbox_.next<StoreState>();
+    ASSERT_TRUE(state);
+    has_front = state->tiers.size() > 1;
+  }
+  EXPECT_FALSE(has_front);
+}
+
+// A place under steady load, that is slow: between its offers some go to the front.
+TEST_F(PromptStoreToFrontTest, SteadyOffersToPlacesLeaveTheFrontItsTurn) {
+  const std::vector<int32_t> tokens = tokens_of(150);
+  Cache written(tokens);
+  auto tier = store::HostTier::open(memory_);
+  ASSERT_TRUE(tier.ok());
+  const auto store = open_over(std::make_unique<SlowPlace>(std::move(tier).value()));
+  store->offer_to(front());
+  store->offer(written.kept(), 1e-3);
+  const auto at_front = open_at_front();
+  while (look(*at_front, 1, tokens).found < 5) std::this_thread::sleep_for(milliseconds(5));
+  const auto own = store::HostTier::open(memory_).value();
+  store::Head last = written.heads.back();
+  last.canonical_bytes = kPageBytes;
+  last.part = store::Part::whole(kPageBytes);
+  EXPECT_FALSE(own->find(std::span(&last, 1))[0]);
+}
+
+// What is asked waits for one part of a page, and the page comes whole afterwards.
+TEST_F(PromptStoreToFrontTest, APageOnItsWayKeepsNobodyWaiting) {
+  page_bytes_ = uint64_t{40} << 20;  // 10 parts
+  memory_ = store::HostTier::create_memory(uint64_t{96} << 20).value();
+  front_memory_ = store::HostTier::create_memory(uint64_t{96} << 20).value();
+  server_.reset();
+  start(0);
+  const std::vector<int32_t> tokens = tokens_of(1);
+  Cache written(tokens);
+  written.bytes[0].assign(page_bytes_, std::byte{7});
+  const auto store = open();
+  store->offer_to(front());
+  store->offer(written.kept(), 1e-3);
+  EXPECT_EQ(store->flush(milliseconds(20'000)), 0u);
+  // Each while the page is on its way, or has come.
+  for (uint64_t ticket = 1; ticket <= 20; ++ticket) look(*store, ticket, tokens_of(2));
+  EXPECT_EQ(pages_at_front(tokens, 1), 1);
+  EXPECT_TRUE(wait_for_tier([](const StoreState::Tier& tier) { return tier.counts.taken == 1; }));
+  // Whoever ends all does not wait for it, either.
+  Cache more(tokens, "salt");
+  more.bytes[0].assign(page_bytes_, std::byte{9});
+  store->offer(more.kept(), 1e-3);
+  EXPECT_TRUE(store->end_fetches(milliseconds(10'000)).ok());
 }
 
 // The places of the own node get all, and what comes later goes to the next front.
