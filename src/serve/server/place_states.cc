@@ -88,17 +88,14 @@ void PlaceStates::take(const run::StoreState& state) {
   const bool counts = !is_first || !goes_on_;
   if (counts) not_offered_ += added(state.not_offered, before.not_offered);
   before.not_offered = state.not_offered;
+  for (Tier& each : tiers_) each.out.erase(state.rank);  // also those that are left out
   for (const run::StoreState::Tier& each : state.tiers) {
     Tier& all = tier(each.name());
     PlaceCounts& last = before.tiers[all.label];
     if (counts) add(each.counts, last, &all.counts);
     last = each.counts;
     all.size = each.size;
-    if (each.is_out) {
-      all.out.insert(state.rank);
-    } else {
-      all.out.erase(state.rank);
-    }
+    if (each.is_out) all.out.insert(state.rank);
   }
 }
 

@@ -82,6 +82,12 @@ TEST(PlaceStates, APlaceIsOutForTheRanksThatLeaveItAlone) {
   EXPECT_THAT(places.metrics(), HasSubstr("\nwideep_prompt_cache_out{tier=\"redis\"} 2\n"));
   places.take({.rank = 0, .tiers = {tier("redis", 0)}});
   EXPECT_EQ(places.json()["tiers"][0]["out"], 1);
+  places.take({.rank = 1, .tiers = {}});  // it has none any more
+  EXPECT_EQ(places.json()["tiers"][0]["out"], 0);
+  run::StoreState state{.rank = 1, .tiers = {tier("redis", 0)}};
+  state.tiers[0].is_out = true;
+  places.take(state);
+  EXPECT_EQ(places.json()["tiers"][0]["out"], 1);
   places.ended(1);
   EXPECT_EQ(places.json()["tiers"][0]["out"], 0);
 }

@@ -17,6 +17,7 @@ namespace {
 
 // Of the sums of late transfers, with each one more.
 constexpr double kKept = 0.9;
+constexpr double kMaxAge = 60.0;
 
 // 2 KiB to 8 GiB.
 std::vector<double> of_transferred_bytes() {
@@ -27,24 +28,29 @@ std::vector<double> of_transferred_bytes() {
 
 }  // namespace
 
-TransferMetrics::TransferMetrics()
-    : seconds_({0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30}),
+TransferMetrics::TransferMetrics(Clock now)
+    : now_(std::move(now)),
+      seconds_({0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30}),
       vllm_seconds_({0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 5}),
       vllm_bytes_(of_transferred_bytes()) {}
 
 void TransferMetrics::add(const run::PromptTransfer& transfer) {
   const run::PeerPages& from = transfer.from_peer;
   const bool has_any = from.pages > 0;
+  if (!has_any && from.trouble.empty()) return;  // nothing was wanted
   ++(from.trouble.empty() ? whole_ : has_any ? part_ : none_);
   if (!has_any) return;
   pages_ += static_cast<uint64_t>(from.pages);
   bytes_ += from.bytes;
   hidden_seconds_ += from.hidden_seconds();
   exposed_seconds_ += from.exposed_seconds;
+  const double now = now_();
+  if (now - measured_at_ > kMaxAge) late_pages_ = late_seconds_ = 0.0;
   late_pages_ = kKept * late_pages_ + from.pages;
   late_seconds_ = kKept * late_seconds_ + from.transfer_seconds;
+  measured_at_ = now;
   seconds_.add(from.seconds);
-  vllm_seconds_.add(from.seconds);
+  vllm_seconds_.add(from.transfer_seconds);
   vllm_bytes_.add(static_cast<double>(from.bytes));
 }
 
@@ -80,7 +86,7 @@ std::string TransferMetrics::text(const store::PageServerCounts& given) const {
 }
 
 std::optional<double> TransferMetrics::pages_per_second() const {
-  if (late_seconds_ <= 0.0) return std::nullopt;
+  if (late_seconds_ <= 0.0 || now_() - measured_at_ > kMaxAge) return std::nullopt;
   return late_pages_ / late_seconds_;
 }
 

@@ -21,6 +21,7 @@ TEST(TransferMetricsTest, CountWhatCameAndWhatDidNot) {
                              .trouble = ""}});
   metrics.add({.from_peer = {.pages = 2, .bytes = 1 << 10, .seconds = 0.5, .trouble = "gone"}});
   metrics.add({.from_peer = {.trouble = "nobody listens there"}});
+  metrics.add({.known_pages = 40, .from_peer = {.trouble = ""}});  // nothing was wanted
   store::PageServerCounts given;
   given.records = 7;
   const std::string text = metrics.text(given);
@@ -39,7 +40,8 @@ TEST(TransferMetricsTest, CountWhatCameAndWhatDidNot) {
 
 // Of which a router predicts what the way takes.
 TEST(TransferMetricsTest, LateTransfersCountMore) {
-  TransferMetrics metrics;
+  double now = 1000.0;
+  TransferMetrics metrics([&now] { return now; });
   EXPECT_FALSE(metrics.pages_per_second());
   const auto add = [&](int pages, double seconds) {
     metrics.add({.from_peer = {.pages = pages, .transfer_seconds = seconds, .trouble = ""}});
@@ -50,12 +52,20 @@ TEST(TransferMetricsTest, LateTransfersCountMore) {
   EXPECT_EQ(metrics.pages_per_second(), 200.0);
   for (int i = 0; i < 100; ++i) add(100, 2.0);
   EXPECT_NEAR(*metrics.pages_per_second(), 50.0, 0.1);
+  now += 59.0;
+  EXPECT_TRUE(metrics.pages_per_second());
+  now += 2.0;
+  EXPECT_FALSE(metrics.pages_per_second());
+  add(100, 1.0);
+  EXPECT_TRUE(metrics.pages_per_second());
 }
 
 // Its buckets, to the last digit.
 TEST(TransferMetricsTest, MayHaveTheNamesOfVllm) {
   TransferMetrics metrics;
-  metrics.add({.from_peer = {.pages = 1, .bytes = 2048, .seconds = 0.003, .trouble = ""}});
+  metrics.add(
+      {.from_peer = {
+           .pages = 1, .bytes = 2048, .seconds = 7.0, .transfer_seconds = 0.003, .trouble = ""}});
   metrics.add({.from_peer = {.trouble = "nobody listens there"}});
   const std::string text = metrics.vllm_text("engine=\"0\"");
   for (const char* line :
