@@ -382,9 +382,8 @@ class Transfers:
         time.sleep(1)  # its last pages are written
         alone, _ = self.answer(generation)
         again, _ = self.answer(body)  # has all pages
-        transfer, exposed = alone - again, behind - step
-        return {"transfer": transfer, "exposed": exposed, "step": step, "hidden": 1 - exposed / transfer,
-                "bytes": max(came, default=0)}
+        transfer, exposed = alone - again, max(behind - step, 0.0)
+        return {"transfer": transfer, "exposed": exposed, "step": step, "bytes": max(came, default=0)}
 
 
 def hidden(bench):
@@ -396,14 +395,19 @@ def hidden(bench):
             ways["TCP"] = apart
         else:
             print(f"TCP is left out: {bench.args.apart}: {done.stderr.strip()}")
-    runs = {}
+    runs = {way: [] for way in ways}
     for way, before in ways.items():
         with bench.both_kinds(before) as (prefill, decode), concurrent.futures.ThreadPoolExecutor(2) as pool:
             transfers = Transfers(bench, prefill, decode, pool)
             transfers.measure()  # connects, maps, and warms up
             for run in range(bench.args.runs):
                 one = transfers.measure()
-                runs.setdefault(way, []).append(one)
+                if one["transfer"] <= 0:
+                    print(f"run {run + 1}, {way}: does not count: the first token came {-one['transfer'] * 1e3:.1f} ms "
+                          "earlier with the transfer than without", flush=True)
+                    continue
+                one["hidden"] = 1 - one["exposed"] / one["transfer"]
+                runs[way].append(one)
                 print(f"run {run + 1}, {way}: {one['bytes'] / 1e6:.0f} MB take {one['transfer'] * 1e3:.1f} ms alone, "
                       f"{one['exposed'] * 1e3:.1f} ms beside the prompt's last chunk; the step behind them "
                       f"{one['step'] * 1e3:.1f} ms", flush=True)
@@ -489,7 +493,7 @@ def prediction(bench):
     output = bench.work / "advised"
     file, best = predict(bench, output)
     args, config = bench.args, output / "disagg_config.yaml"
-    at_once = best["requests"] + math.ceil(best["requests_per_second"] * best["context"]["ttft_ms"] * 1e-3)
+    at_once = max(round(best["requests"]), 1) + math.ceil(best["requests_per_second"] * best["context"]["ttft_ms"] * 1e-3)
     runs = []
     with bench.served([bench.first], "--role", "prefill", "--config", f"{config}:context_servers") as prefill, \
             bench.served([bench.second], "--role", "decode", "--config", f"{config}:generation_servers") as decode, \
@@ -571,16 +575,17 @@ def main():
             figures += found
     rows, missed = [], []
     for each in figures:
-        median = statistics.median(each["values"])
-        is_kept = each["is_kept"] is None or each["is_kept"](median)
+        values = each["values"]
+        is_kept = each["is_kept"] is None or (bool(values) and each["is_kept"](statistics.median(values)))
         if not is_kept:
             missed.append(each["name"])
-        rows.append([each["name"], len(each["values"]), f"{min(each['values']):.3f} to {max(each['values']):.3f}",
-                     f"{median:.3f}", each["goal"], "" if each["is_kept"] is None else "ok" if is_kept else "missed"])
+        found = [f"{min(values):.3f} to {max(values):.3f}", f"{statistics.median(values):.3f}"] if values else ["", ""]
+        rows.append([each["name"], len(values), *found, each["goal"],
+                     "" if each["is_kept"] is None else "ok" if is_kept else "missed"])
     print()
     print_table(["", "runs", "ratios", "median", "goal", ""], rows)
     if args.json:
-        medians = {each["name"]: statistics.median(each["values"]) for each in figures}
+        medians = {each["name"]: statistics.median(each["values"]) for each in figures if each["values"]}
         pathlib.Path(args.json).write_text(json.dumps({"medians": medians, "runs": runs}, indent=1))
     if missed and not args.quick:
         sys.exit(f"goals are missed: {', '.join(missed)}")
