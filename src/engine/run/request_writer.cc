@@ -344,7 +344,6 @@ int RequestWriter::change_role(engine::Role role) {
   role_ = role;
   ++num_roles_;
   write_role();
-  write_offers();
   return num_roles_;
 }
 
@@ -358,10 +357,8 @@ void RequestWriter::offer_pages_to(std::string front) {
 }
 
 void RequestWriter::write_offers() {
-  if (offers_to_.empty()) return;
-  const bool computes_for_others = role_ != engine::Role::kDecode;
-  write(
-      {.kind = Command::Kind::kOffers, .request = {.peer = computes_for_others ? offers_to_ : ""}});
+  if (!offers_to_) return;
+  write({.kind = Command::Kind::kOffers, .request = {.peer = *offers_to_}});
 }
 
 void RequestWriter::finish() {

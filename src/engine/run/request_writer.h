@@ -95,10 +95,10 @@ class RequestWriter {
   // What the ranks prefer from their next iteration on. The event RoleSeen with this number follows
   // when all have heard it, also if others take their places meanwhile.
   int change_role(engine::Role role);
-  // Where ranks of other nodes offer the pages that they compute (engine::PageStore::offer_to). Those
-  // of a server that prefers to decode do not: nobody asks it for any, and most have come from other
-  // servers. Told when all ranks have loaded, and to those that take their places. REQUIRES: no rank
-  // has said yet that it has loaded.
+  // Where ranks of other nodes offer the pages that they compute (engine::PageStore::offer_to); "":
+  // nowhere any more. Whatever the role: of a server that prefers to decode others want the answers,
+  // when a conversation goes on. Told when all ranks have loaded, and to those that take their
+  // places. REQUIRES: no rank has said yet that it has loaded.
   void offer_pages_to(std::string front);
   // No more requests follow: the ranks end when all are answered, also those that wait.
   void finish();
@@ -212,7 +212,7 @@ class RequestWriter {
   int num_recordings_ = 0;  // calls of record_experts()
   int num_roles_ = 0;       // calls of change_role()
   engine::Role role_ = engine::Role::kBoth;
-  std::string offers_to_;  // "": nobody
+  std::optional<std::string> offers_to_;  // nullopt: ranks are not told
   bool records_experts_ = false, is_stopping_ = false;
   bool finishes_ = false;  // kFinish is to be written when none waits
   std::condition_variable_any begins_to_wait_;

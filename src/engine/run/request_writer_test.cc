@@ -244,31 +244,45 @@ TEST(RequestWriter, RecordingsAndTheEndAreSaidAgainToNewMembers) {
   }
 }
 
-// To those that compute prompts for other servers, that is.
 TEST(RequestWriter, WherePagesAreOfferedIsSaidToAllAndAgainToNewMembers) {
-  using engine::Role;
   Ranks ranks(2, RequestWriter::OnLoss::kReplay);
   ranks.writer().offer_pages_to("the front");
-  const auto expect_offers = [&](const std::string& front) {
+  const auto expect_offers = [&] {
     for (const int rank : {0, 1}) {
-      Command command = ranks.next(rank);
-      if (command.kind == Command::Kind::kRole) command = ranks.next(rank);
+      const Command command = ranks.next(rank);
       EXPECT_EQ(command.kind, Command::Kind::kOffers);
-      EXPECT_EQ(command.request.peer, front);
+      EXPECT_EQ(command.request.peer, "the front");
     }
   };
   ranks.writer().ranks_ready();
-  expect_offers("the front");
-  ranks.writer().change_role(Role::kPrefill);
-  expect_offers("the front");
+  expect_offers();
   ranks.die(1);
   ranks.writer().lose_rank(1, false);
   ranks.start(1, true);
   ranks.writer().change_members(2, {0, 1});
   for (const int rank : {0, 1}) ranks.feed(rank).begin_epoch(2, true);
-  expect_offers("the front");
-  ranks.writer().change_role(Role::kDecode);
-  expect_offers("");
+  expect_offers();
+}
+
+// Others ask it for the answers, when a conversation goes on.
+TEST(RequestWriter, PagesAreOfferedWhateverTheRole) {
+  Ranks ranks(1, RequestWriter::OnLoss::kEnd);
+  ranks.writer().offer_pages_to("the front");
+  ranks.writer().change_role(engine::Role::kDecode);
+  EXPECT_EQ(ranks.next(0).kind, Command::Kind::kRole);
+  ranks.writer().ranks_ready();
+  EXPECT_EQ(ranks.next(0).request.peer, "the front");
+}
+
+// To ranks that know where an earlier process was.
+TEST(RequestWriter, ThatPagesAreOfferedNowhereIsSaidToo) {
+  Ranks ranks(1, RequestWriter::OnLoss::kEnd);
+  ranks.writer().offer_pages_to("");
+  ranks.writer().ranks_ready();
+  ranks.writer().stop();
+  const Command command = ranks.next(0);
+  EXPECT_EQ(command.kind, Command::Kind::kOffers);
+  EXPECT_EQ(command.request.peer, "");
 }
 
 TEST(RequestWriter, GoesOnWhereTheCacheIs) {

@@ -907,8 +907,9 @@ void start_sharing(const Shared& shared, const run::Run& run, run::RunView& view
                    run::RequestWriter& requests) {
   if (shared.pages == nullptr) return;
   if (const Status status = shared.pages->start(*run.host_tier_memory()); !status.ok()) {
-    return view.line(fmt::format("{}; no pages are shared, serving goes on", status.message()));
+    view.line(fmt::format("{}; no pages are shared, serving goes on", status.message()));
   }
+  // Also that there is nowhere to offer any: ranks of other nodes know the last process's.
   if (!shared.host_for_nodes.empty()) {
     requests.offer_pages_to(shared.pages->offering_state(shared.host_for_nodes));
   }
