@@ -46,7 +46,7 @@ bool serves_pages(const json& state) {
   if (!peer.ok()) return false;
   const auto place = store::PeerPlace::make(
       {.host = peer->host, .token = peer->token, .record_class = peer->record_class});
-  return place.ok() && (*place)->states(std::vector<std::string>{"1"}).ok();
+  return place.ok() && (*place)->state("1").ok();
 }
 
 TEST(CommandRoles, OutliveTheProcessThatServes) {
