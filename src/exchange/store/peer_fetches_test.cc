@@ -334,8 +334,8 @@ TEST_F(PeerFetchesTest, APeerThatDiesLeavesWhatCame) {
   one.expect(4);
 }
 
-// It has given all pages, and no answer to the last question: the fetch is whole, and who comes next
-// knows.
+// It has given all pages, and no answer to the last question: the fetch is whole, and who comes
+// next knows.
 TEST_F(PeerFetchesTest, APeerThatDiesAfterTheLastPageIsLeftAlone) {
   PeerFetches fetches("class");
   Prompt one = prompt(1, 2), two = prompt(2, 1);

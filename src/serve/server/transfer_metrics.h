@@ -28,8 +28,8 @@ class TransferMetrics {
 
   void add(const run::PromptTransfer& transfer);
   std::string text(const store::PageServerCounts& given) const;
-  // Of late, of the seconds in which pages came; nullopt: none has come in the last minute. What was
-  // measured under a load would else be told for ever, and nothing be sent that measures again.
+  // Of late, of the seconds in which pages came; nullopt: none has come in the last minute. What
+  // was measured under a load would else be told for ever, and nothing be sent that measures again.
   std::optional<double> pages_per_second() const;
   // What was taken; for the dashboard.
   nlohmann::ordered_json json() const;
