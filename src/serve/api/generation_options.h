@@ -54,6 +54,7 @@ struct GenerationOptions {
   std::shared_ptr<const ResponsePlan> response;  // of OpenAI's responses; else null
   // Its prompt is computed for another server, or by another one (disaggregated_params); else null.
   std::shared_ptr<const SharedPrompt> shared_prompt;
+  std::string peer_refusal = {};  // why nothing is taken from its peer; "": it is, or there is none
   // For another process (AnswerHead::Local), until it is in the journal.
   std::string kept = {};
   size_t held_bytes = 0;  // of this and all else that the request holds until its answers end

@@ -108,16 +108,17 @@ void Monitor::add(const run::PromptTransfer& transfer, std::string_view peer) {
   const auto from = store::parse_page_peer(peer);
   if (!from.ok()) return;
   const run::PeerPages& came = transfer.from_peer;
-  transfers_.push_back({{"prefill_server", from->host.text()},
-                        {"ctx_request_id", from->request},
-                        {"pages_known", transfer.known_pages},
-                        {"pages_fetched", transfer.fetched_pages},
-                        {"pages_from_server", came.pages},
-                        {"bytes", came.bytes},
-                        {"seconds", came.seconds},
-                        {"seconds_hidden", came.hidden_seconds()},
-                        {"seconds_not_hidden", came.exposed_seconds},
-                        {"trouble", run::name_of(came.kind)}});
+  transfers_.push_back(
+      {{"prefill_server", from->host.text()},
+       {"ctx_request_id", from->computes() ? ordered_json(from->request) : nullptr},
+       {"pages_known", transfer.known_pages},
+       {"pages_fetched", transfer.fetched_pages},
+       {"pages_from_server", came.pages},
+       {"bytes", came.bytes},
+       {"seconds", came.seconds},
+       {"seconds_hidden", came.hidden_seconds()},
+       {"seconds_not_hidden", came.exposed_seconds},
+       {"trouble", run::name_of(came.kind)}});
 }
 
 RecentImbalance Monitor::recent_imbalance(double now) const {

@@ -451,8 +451,22 @@ std::optional<HttpError> Preparation::check_model(const std::string& model) cons
       .code = "model_not_found"};
 }
 
-// The engine's cost of a page that cannot be used is small, a page of another model's would be
-// refused by the other server: the class is compared here so that somebody hears of it.
+// Why no pages are taken from this server; "": they are. The engine's cost of a page that cannot be
+// used is small, a page of another model's would be refused by the other server: the class is
+// compared here so that somebody hears of it.
+std::string Preparation::refusal_of(const store::PagePeer& peer) const {
+  if (const Status trusted = options_.page_trust.check(peer); !trusted.ok()) {
+    return trusted.message();
+  }
+  if (peer.record_class == options_.record_class) return "";
+  return fmt::format(
+      "this server and the other one differ in model, checkpoint, KV format, class of bits or "
+      "version: expected class {}, found {}",
+      options_.record_class, peer.record_class.empty() ? "none" : peer.record_class);
+}
+
+// A server that computes a prompt for others takes pages of an earlier one only to be faster: it
+// does not refuse the prompt for their sake.
 std::optional<HttpError> Preparation::share_prompt(size_t num_prompts,
                                                    GenerationOptions& options) const {
   if (options.shared_prompt == nullptr) return {};
@@ -464,20 +478,16 @@ std::optional<HttpError> Preparation::share_prompt(size_t num_prompts,
     options.fills_context = false;
   }
   if (!shared.peer || options_.record_class.empty()) return {};
-  if (const Status trusted = options_.page_trust.check(*shared.peer); !trusted.ok()) {
-    return HttpError{.message = fmt::format("{}: {}", shared.peer_param, trusted.message()),
+  const std::string refusal = refusal_of(*shared.peer);
+  if (refusal.empty()) {
+    options.engine_request.peer = store::text_of(*shared.peer);
+    return {};
+  }
+  if (!shared.is_context_only) {
+    return HttpError{.message = fmt::format("{}: {}", shared.peer_param, refusal),
                      .param = shared.peer_param};
   }
-  if (shared.peer->record_class != options_.record_class) {
-    return HttpError{.message = fmt::format(
-                         "{}: this server and the one that computes the prompt differ in "
-                         "model, checkpoint, KV format, class of bits or version: expected "
-                         "class {}, found {}",
-                         shared.peer_param, options_.record_class,
-                         shared.peer->record_class.empty() ? "none" : shared.peer->record_class),
-                     .param = shared.peer_param};
-  }
-  options.engine_request.peer = store::text_of(*shared.peer);
+  options.peer_refusal = fmt::format("{}: {}", shared.peer_param, refusal);
   return {};
 }
 

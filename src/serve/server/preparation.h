@@ -85,6 +85,7 @@ class Preparation {
   void add_bad_words(GenerationOptions& options) const;
   std::optional<HttpError> limit_thoughts(const AnswerPlan& plan, GenerationOptions& options) const;
   std::optional<HttpError> check_model(const std::string& model) const;
+  std::string refusal_of(const store::PagePeer& peer) const;
   // Sets what the engine has to know of a prompt that another server computes, or that is computed
   // for another one. Errors: this server cannot do it, or does not trust the other one.
   std::optional<HttpError> share_prompt(size_t num_prompts, GenerationOptions& options) const;

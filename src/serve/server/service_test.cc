@@ -1565,6 +1565,8 @@ TEST_F(MonitoredServiceTest, PerfMetricsTellTransfersOfPrompts) {
     service_->monitor().add(
         {.request_index = 3, .known_pages = 1, .fetched_pages = 4, .from_peer = came},
         "1;10.0.0.2:7000;secret;00ff;77;");
+    // What an earlier server had has no name.
+    service_->monitor().add({.request_index = 4, .from_peer = {}}, "1;h:7000;secret;00ff;;");
     return true;
   });
   add_iteration(0);
@@ -1580,7 +1582,9 @@ TEST_F(MonitoredServiceTest, PerfMetricsTellTransfersOfPrompts) {
                          {"seconds_hidden", 0.25},
                          {"seconds_not_hidden", 0.125},
                          {"trouble", "gone"}};
-  EXPECT_EQ(all[0]["prompt_transfers"], json::array({transfer}));
+  ASSERT_EQ(all[0]["prompt_transfers"].size(), 2u);
+  EXPECT_EQ(all[0]["prompt_transfers"][0], transfer);
+  EXPECT_EQ(all[0]["prompt_transfers"][1]["ctx_request_id"], nullptr);
   EXPECT_FALSE(all[1].contains("prompt_transfers"));
 }
 
@@ -4302,15 +4306,13 @@ TEST_F(SharedPromptServiceTest, ContextOnlyMayHaveAPeerThatComputesNothing) {
   const json told = reply.body_json()["choices"][0]["disaggregated_params"];
   EXPECT_EQ(told["encoded_opaque_state"], "1;127.0.0.1:9;t;ab;;");  // its own
   EXPECT_EQ(told["ctx_request_id"], 7);
-  EXPECT_EQ(compute_with("1;127.0.0.1:8;u;cd;;").status, 400);
-  EXPECT_EQ(compute_with("1;10.0.0.1:8;u;ab;;").status, 400);
 }
 
 TEST_F(SharedPromptServiceTest, AnotherClassIsRefusedWithBoth) {
   const Reply reply = generate_from("1;127.0.0.1:9;t;cd;;");
   EXPECT_EQ(reply.status, 400);
   EXPECT_EQ(reply.body_json()["error"]["message"],
-            "disaggregated_params: this server and the one that computes the prompt differ in "
+            "disaggregated_params: this server and the other one differ in "
             "model, checkpoint, KV format, class of bits or version: expected class ab, found cd");
   finish();
   start({.model = "m", .max_sequence = 64});  // shares no pages
@@ -4338,6 +4340,28 @@ TEST_F(SharedPromptServiceTest, OnlyServersOfThisMachineAreTrustedWithoutAKey) {
   const Reply reply = complete({{"model", "m"}, {"prompt", "x"}, {"kv_transfer_params", vllm}});
   EXPECT_EQ(reply.status, 400);
   EXPECT_EQ(reply.body_json()["error"]["param"], "kv_transfer_params");
+}
+
+// A bad one costs only that they are computed, and a line says so.
+TEST_F(SharedPromptServiceTest, PagesOfAnEarlierServerAreTakenOnlyWhereTheyCanBe) {
+  const auto peer_with = [&](const std::string& state) {
+    json params = context_only(1);
+    params["encoded_opaque_state"] = state;
+    const Reply reply =
+        complete({{"model", "m"}, {"prompt", "Count."}, {"disaggregated_params", params}});
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    return backend_.last_request.peer;
+  };
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(peer_with("1;127.0.0.1:9;t;ab;;"), "1;127.0.0.1:9;t;ab;;");
+  EXPECT_EQ(peer_with("1;10.0.0.1:9;t;ab;;"), "");
+  EXPECT_EQ(peer_with("1;10.0.0.1:9;t;ab;;"), "");
+  EXPECT_EQ(peer_with("1;127.0.0.1:9;t;cd;;"), "");
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("did not come from 10.0.0.1:9, "));
+  EXPECT_THAT(log, HasSubstr("all servers need the same --page-key-file"));
+  EXPECT_EQ(log.find("10.0.0.1:9, "), log.rfind("10.0.0.1:9, "));
+  EXPECT_THAT(log, HasSubstr("expected class ab, found cd"));
 }
 
 TEST_F(SharedPromptServiceTest, WithAKeyWhoHasItIsTrusted) {

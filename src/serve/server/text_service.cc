@@ -20,7 +20,9 @@
 #include "base/cpu_time.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "run/event.h"
 #include "server/stream_records.h"
+#include "store/page_peer.h"
 
 namespace wideep::server {
 namespace {
@@ -326,6 +328,7 @@ void TextService::generate(const std::shared_ptr<Exchange>& exchange, const ApiS
   const auto too_much = exchange->hold(options.held_bytes);
   if (too_much && !exchange->is_inherited()) return replies_.refuse(exchange, *too_much);
   log_without_effect(exchange->request_id(), options);
+  log_refused_peer(options);
   if (!options.has_seed) options.engine_request.sampling.seed = fresh_seed();
   ReplyHead head = head_for(api, came);
   if (api.errors.names_requests) exchange->add_header("request-id", request_id_of(head.id));
@@ -345,6 +348,14 @@ void TextService::log_without_effect(const std::string& request_id,
                                     base::printable(name)),
                 .fields = std::span(&id, 1)});
   }
+}
+
+void TextService::log_refused_peer(const GenerationOptions& options) {
+  if (options.peer_refusal.empty()) return;
+  const run::PromptTransfer none{.from_peer = {.trouble = options.peer_refusal}};
+  const std::string peer = store::text_of(*options.shared_prompt->peer);
+  const std::string line = refused_peers_.line_of(none, peer, now_seconds());
+  if (!line.empty()) log::warn("{}", line);
 }
 
 // What another process has accepted, or refused, before it died stays so: its client may have begun

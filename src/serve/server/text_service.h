@@ -25,6 +25,7 @@
 #include "server/replies.h"
 #include "server/request_tracer.h"
 #include "server/service_options.h"
+#include "server/transfer_log.h"
 
 namespace wideep::server {
 
@@ -95,6 +96,7 @@ class TextService {
   std::optional<HttpError> check(const AnswerRecords& past, const ApiSpec& api,
                                  const Prepared& prepared) const;
   void log_without_effect(const std::string& request_id, const GenerationOptions& options);
+  void log_refused_peer(const GenerationOptions& options);
 
   const ServiceOptions& options_;
   Replies& replies_;
@@ -103,6 +105,7 @@ class TextService {
   const Preparation preparation_;
   GenerationSetup generation_;
   std::set<std::string> without_effect_;  // fields of requests that a line has named
+  TransferLog refused_peers_;
   bool draining_ = false, ending_ = false;
   std::optional<HttpError> failure_;  // why the ranks have ended
   IterationWatch watch_;
