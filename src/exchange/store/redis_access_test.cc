@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "store/redis_place_testing.h"
+#include "transport/programs_testing.h"
 
 namespace wideep::store {
 namespace {
@@ -166,7 +167,7 @@ TEST_F(RedisAccessTest, TlsWantsACertificateOfTheHost) {
   RedisOptions client;
   client.is_tls = true;
   const std::string trusted = "?ssl_ca_certs=" + files.file("ca.pem");
-  const int port = free_port();
+  const int port = transport::free_port();
   // The fixture cannot get in either: it is started by hand.
   const std::string line = fmt::format(
       "redis-server --port 0 --tls-port {} --bind 127.0.0.1 --save '' --tls-cert-file {} "

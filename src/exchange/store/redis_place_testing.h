@@ -12,6 +12,7 @@
 #include "store/records_testing.h"
 #include "store/redis_place.h"
 #include "store/redis_server_testing.h"
+#include "transport/programs_testing.h"
 
 namespace wideep::store {
 
@@ -57,7 +58,8 @@ inline Fetched fetch(RedisPlace& place, const std::vector<Head>& heads,
 class RedisPlaceTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (!has_redis_server()) GTEST_SKIP() << "redis-server is missing (scripts/test_packages.txt)";
+    if (!transport::has_program("redis-server"))
+      GTEST_SKIP() << "redis-server is missing (scripts/test_packages.txt)";
   }
 };
 

@@ -10,10 +10,8 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdlib>
-#include <filesystem>
-#include <sstream>
 
+#include "transport/programs_testing.h"
 #include "transport/tcp.h"
 
 namespace wideep::store {
@@ -25,27 +23,11 @@ transport::PeerAddress local(int port) { return transport::resolve("127.0.0.1", 
 
 }  // namespace
 
-bool has_redis_server() {
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path != nullptr ? path : "");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    if (::access((folder + "/redis-server").c_str(), X_OK) == 0) return true;
-  }
-  return false;
-}
-
-int free_port() {
-  const int socket = transport::listen_on(local(0)).value();
-  const int port = transport::local_address(socket).port;
-  ::close(socket);
-  return port;
-}
-
 RedisServerForTest::RedisServerForTest(std::vector<std::string> arguments, RedisOptions client)
     : arguments_(std::move(arguments)),
       client_(std::move(client)),
-      port_(free_port()),
-      cluster_port_(free_port()) {
+      port_(transport::free_port()),
+      cluster_port_(transport::free_port()) {
   client_.hosts = {{.name = "127.0.0.1", .port = static_cast<uint16_t>(port_)}};
   start();
 }

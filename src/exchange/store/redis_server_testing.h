@@ -18,11 +18,6 @@
 
 namespace wideep::store {
 
-// False where Debian's package redis-server is not installed.
-bool has_redis_server();
-
-int free_port();
-
 class RedisServerForTest {
  public:
   // arguments: of redis-server, besides folder and address. tls: what a client says to get in.

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "disaggregated/etcd_testing.h"
+#include "transport/programs_testing.h"
 
 namespace wideep::disaggregated {
 namespace {
@@ -212,7 +213,8 @@ TEST(EtcdGateway, NamesWhatIsWrong) {
 class RealEtcdTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (!has_etcd()) GTEST_SKIP() << "etcd-server is missing (scripts/test_packages.txt)";
+    if (!transport::has_program("etcd"))
+      GTEST_SKIP() << "etcd-server is missing (scripts/test_packages.txt)";
   }
 };
 

@@ -8,23 +8,14 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdlib>
-#include <sstream>
 #include <vector>
 
 #include "disaggregated/etcd_gateway.h"
 #include "formats/base64.h"
-#include "transport/tcp.h"
+#include "transport/programs_testing.h"
 
 namespace wideep::disaggregated {
 namespace {
-
-int free_port() {
-  const int socket = transport::listen_on(transport::resolve("127.0.0.1", 0).value()).value();
-  const int port = transport::local_address(socket).port;
-  ::close(socket);
-  return port;
-}
 
 std::string text_of(const nlohmann::json& body, const char* key) {
   return formats::from_base64(body.value(key, "")).value_or("");
@@ -32,16 +23,7 @@ std::string text_of(const nlohmann::json& body, const char* key) {
 
 }  // namespace
 
-bool has_etcd() {
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path != nullptr ? path : "");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    if (::access((folder + "/etcd").c_str(), X_OK) == 0) return true;
-  }
-  return false;
-}
-
-EtcdForTest::EtcdForTest() : port_(free_port()), peer_port_(free_port()) {
+EtcdForTest::EtcdForTest() : port_(transport::free_port()), peer_port_(transport::free_port()) {
   forget();
   start();
 }

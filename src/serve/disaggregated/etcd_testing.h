@@ -20,9 +20,6 @@
 
 namespace wideep::disaggregated {
 
-// False where Debian's package etcd-server is not installed.
-bool has_etcd();
-
 class EtcdForTest {
  public:
   EtcdForTest();
