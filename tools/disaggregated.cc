@@ -31,7 +31,7 @@ namespace wideep::tools {
 namespace {
 
 using disaggregated::DisaggConfig;
-using disaggregated::Member;
+using server::RouterMember;
 using Clock = std::chrono::steady_clock;
 using Takes = ForeignOption::Takes;
 
@@ -55,12 +55,6 @@ constexpr ForeignOption kForeign[] = {
      "disagg_cluster in the file of --config says where servers tell that they are there"},
 };
 
-std::vector<server::RouterMember> for_router(const std::vector<Member>& members) {
-  std::vector<server::RouterMember> result;
-  for (const Member& each : members) result.push_back({.address = each.address, .role = each.role});
-  return result;
-}
-
 // The servers that are there, as a cluster's etcd or the file says.
 class Group {
  public:
@@ -68,12 +62,12 @@ class Group {
 
   void begin(server::Router& router) {
     if (!config_.cluster) return;
-    watch_.emplace(*config_.cluster, [this, &router](const std::vector<Member>& members) {
+    watch_.emplace(*config_.cluster, [this, &router](const std::vector<RouterMember>& members) {
       {
         const std::lock_guard lock(mutex_);
         members_ = members;
       }
-      router.set_members(for_router(members));
+      router.set_members(members);
       const disaggregated::Needed there = disaggregated::needed_of(members);
       log::info("cluster '{}' has {} context and {} generation servers", config_.cluster->name,
                 there.context, there.generation);
@@ -97,7 +91,7 @@ class Group {
  private:
   const DisaggConfig& config_;
   std::mutex mutex_;
-  std::vector<Member> members_;                    // guarded by mutex_; without a cluster they stay
+  std::vector<RouterMember> members_;              // guarded by mutex_; without a cluster they stay
   std::optional<disaggregated::EtcdWatch> watch_;  // last: it uses the members above
 };
 
@@ -162,7 +156,7 @@ Status run(const Options& options) {
   RouterCommand command = options.common;
   command.router.http.host = config.hostname;
   command.router.http.port = config.port;
-  command.router.replicas = for_router(config.members());
+  command.router.replicas = config.members();
   command.router.disaggregation = config.options;
   WIDEEP_TRY_ASSIGN(command.router.traces, read_traces(config));
   Group group(config);

@@ -23,6 +23,7 @@ namespace {
 using engine::Role;
 using formats::YamlMap;
 using server::PlacementRule;
+using server::RouterMember;
 
 constexpr const char* kContext = "context_servers";
 constexpr const char* kGeneration = "generation_servers";
@@ -236,8 +237,8 @@ Status check_sections(const DisaggConfig& config) {
                     "answers; found none",
                     config.name));
   }
-  const std::vector<Member> members = config.members();
-  const auto both = std::ranges::find(members, Role::kBoth, &Member::role);
+  const std::vector<RouterMember> members = config.members();
+  const auto both = std::ranges::find(members, Role::kBoth, &RouterMember::role);
   const auto &a = config.context.workers.sizes, &b = config.generation.workers.sizes;
   if (both != members.end() && std::tie(a.tp, a.pp, a.cp) != std::tie(b.tp, b.pp, b.cp)) {
     return invalid_input(
@@ -290,13 +291,13 @@ std::string section_text(const char* name, const ServerSection& section, Placeme
 
 }  // namespace
 
-std::vector<Member> DisaggConfig::members() const {
-  std::vector<Member> members;
+std::vector<RouterMember> DisaggConfig::members() const {
+  std::vector<RouterMember> members;
   if (cluster) return members;
   for (const auto& each : context.urls) members.push_back({each, Role::kPrefill});
   for (const auto& each : generation.urls) {
     const auto same = std::ranges::find_if(
-        members, [&](const Member& member) { return member.address.url() == each.url(); });
+        members, [&](const RouterMember& member) { return member.address.url() == each.url(); });
     if (same == members.end()) {
       members.push_back({each, Role::kDecode});
     } else {

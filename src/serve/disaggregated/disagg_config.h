@@ -30,9 +30,9 @@
 #include <string>
 #include <vector>
 
-#include "disaggregated/member.h"
 #include "parallel/parallel_config.h"
 #include "server/disaggregation_options.h"
+#include "server/router_options.h"
 #include "wideep/status.h"
 
 namespace wideep::disaggregated {
@@ -57,7 +57,7 @@ struct DisaggConfig {
   std::vector<std::string> notes;  // one line for each key that has no effect
 
   // Those of the sections. A server in both has both roles. Empty with `cluster`.
-  std::vector<Member> members() const;
+  std::vector<server::RouterMember> members() const;
 };
 
 // Errors (invalid input): the file cannot be read; as above; no server that could generate.

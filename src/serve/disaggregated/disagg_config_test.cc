@@ -12,6 +12,7 @@ namespace wideep::disaggregated {
 namespace {
 
 using engine::Role;
+using server::RouterMember;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -27,7 +28,7 @@ std::string said(const std::string& text) {
 
 std::vector<std::string> servers(const DisaggConfig& config) {
   std::vector<std::string> servers;
-  for (const Member& each : config.members()) {
+  for (const RouterMember& each : config.members()) {
     servers.push_back(each.address.url() + " " + std::string(engine::name_of(each.role)));
   }
   return servers;

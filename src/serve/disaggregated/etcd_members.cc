@@ -26,13 +26,14 @@ namespace {
 
 using engine::Role;
 using nlohmann::json;
+using server::RouterMember;
 
 constexpr std::chrono::milliseconds kLookEvery{1000};
 // Of TensorRT-LLM's ServerRole.
 constexpr int kContextRole = 0, kGenerationRole = 1;
 
 // A worker's entry; nullopt: it is none.
-std::optional<Member> member_of_entry(const EtcdGateway::Entry& entry) {
+std::optional<RouterMember> member_of_entry(const EtcdGateway::Entry& entry) {
   const auto value = formats::parse_json(entry.value, entry.key);
   if (!value.ok() || !value->is_object()) return std::nullopt;
   const auto host = value->find("host"), port = value->find("port"), role = value->find("role");
@@ -48,7 +49,7 @@ std::optional<Member> member_of_entry(const EtcdGateway::Entry& entry) {
   const auto address =
       server::parse_replica(fmt::format("{}:{}", host->get_ref<const std::string&>(), number));
   if (!address.ok()) return std::nullopt;
-  return Member{*address, kind == kContextRole ? Role::kPrefill : Role::kDecode};
+  return RouterMember{*address, kind == kContextRole ? Role::kPrefill : Role::kDecode};
 }
 
 // The address from which this machine reaches another. Nothing is sent: a datagram socket that is
@@ -83,7 +84,7 @@ std::string worker_prefix(const std::string& cluster_name) {
   return fmt::format("/trtllm-disagg/{}/workers/", cluster_name);
 }
 
-std::vector<EtcdGateway::Entry> entries_of(const std::string& prefix, const Member& member,
+std::vector<EtcdGateway::Entry> entries_of(const std::string& prefix, const RouterMember& member,
                                            const std::string& instance) {
   std::vector<EtcdGateway::Entry> entries;
   const auto add = [&](const char* name, int role) {
@@ -100,11 +101,11 @@ std::vector<EtcdGateway::Entry> entries_of(const std::string& prefix, const Memb
   return entries;
 }
 
-std::vector<Member> members_of(const std::vector<EtcdGateway::Entry>& entries,
-                               std::vector<std::string>* complaints) {
-  std::map<std::string, Member> members;  // by address
+std::vector<RouterMember> members_of(const std::vector<EtcdGateway::Entry>& entries,
+                                     std::vector<std::string>* complaints) {
+  std::map<std::string, RouterMember> members;  // by address
   for (const EtcdGateway::Entry& entry : entries) {
-    const std::optional<Member> member = member_of_entry(entry);
+    const std::optional<RouterMember> member = member_of_entry(entry);
     if (!member) {
       complaints->push_back(fmt::format(
           "etcd: {}: expected a worker with host, port and role 0 or 1, found '{}'; it is left out",
@@ -114,7 +115,7 @@ std::vector<Member> members_of(const std::vector<EtcdGateway::Entry>& entries,
     const auto [known, is_new] = members.try_emplace(member->address.url(), *member);
     if (!is_new && known->second.role != member->role) known->second.role = Role::kBoth;
   }
-  std::vector<Member> list;
+  std::vector<RouterMember> list;
   for (auto& [url, member] : members) list.push_back(std::move(member));
   return list;
 }
@@ -173,12 +174,12 @@ void EtcdRegistration::leave() {
 void EtcdRegistration::run() {
   const std::chrono::seconds heartbeat{cluster_.heartbeat_seconds};
   for (bool ends = false; !ends;) {
-    std::optional<Member> wanted;
+    std::optional<RouterMember> wanted;
     {
       std::unique_lock lock(mutex_);
       is_changed_ = false;
       ends = ends_;
-      if (port_) wanted = Member{{.host = host_, .port = *port_}, role_};
+      if (port_) wanted = RouterMember{{.host = host_, .port = *port_}, role_};
     }
     if (wanted || !lease_.empty()) report(step(wanted));
     std::unique_lock lock(mutex_);
@@ -186,9 +187,9 @@ void EtcdRegistration::run() {
   }
 }
 
-Status EtcdRegistration::step(const std::optional<Member>& wanted) {
+Status EtcdRegistration::step(const std::optional<RouterMember>& wanted) {
   if (!wanted) return take_away();
-  Member member = *wanted;
+  RouterMember member = *wanted;
   if (member.address.host.empty()) {
     WIDEEP_TRY_ASSIGN(member.address.host, local_address_towards(cluster_.etcd));
   }
@@ -213,7 +214,7 @@ Status EtcdRegistration::step(const std::optional<Member>& wanted) {
 }
 
 // New entries come before the old ones go: the server is never away in between.
-Status EtcdRegistration::put_entries(const Member& member) {
+Status EtcdRegistration::put_entries(const RouterMember& member) {
   std::set<std::string> old = keys_;
   for (const auto& entry : entries_of(worker_prefix(cluster_.name), member, instance_)) {
     WIDEEP_TRY(etcd_.put(entry, lease_));
@@ -283,18 +284,19 @@ void EtcdWatch::take(const EtcdGateway::Range& range) {
   if (range.revision < revision_) nobody_goes_until_ = now + inactive;
   revision_ = range.revision;
   std::vector<std::string> complaints;
-  std::vector<Member> members = members_of(range.entries, &complaints);
+  std::vector<RouterMember> members = members_of(range.entries, &complaints);
   for (const std::string& each : complaints) {
     if (!complaints_.contains(each)) log::warn("{}", each);
   }
   complaints_ = {complaints.begin(), complaints.end()};
   if (members_ && now < nobody_goes_until_) {
-    for (const Member& old : *members_) {
-      const bool is_there = std::ranges::any_of(
-          members, [&](const Member& each) { return each.address.url() == old.address.url(); });
+    for (const RouterMember& old : *members_) {
+      const bool is_there = std::ranges::any_of(members, [&](const RouterMember& each) {
+        return each.address.url() == old.address.url();
+      });
       if (!is_there) members.push_back(old);
     }
-    std::ranges::sort(members, {}, [](const Member& each) { return each.address.url(); });
+    std::ranges::sort(members, {}, [](const RouterMember& each) { return each.address.url(); });
   }
   if (members_ == members) return;
   members_ = std::move(members);

@@ -30,20 +30,21 @@
 #include <vector>
 
 #include "disaggregated/etcd_gateway.h"
-#include "disaggregated/member.h"
 #include "parallel/disagg_cluster.h"
 #include "server/membership.h"
+#include "server/router_options.h"
 
 namespace wideep::disaggregated {
 
 // "/trtllm-disagg/<cluster_name>/workers/".
 std::string worker_prefix(const std::string& cluster_name);
 // The entries of one server. instance: of this start of the server, so that an old entry is not its.
-std::vector<EtcdGateway::Entry> entries_of(const std::string& prefix, const Member& member,
+std::vector<EtcdGateway::Entry> entries_of(const std::string& prefix,
+                                           const server::RouterMember& member,
                                            const std::string& instance);
 // The members of some entries, by address. Adds a line to *complaints for each that is no worker.
-std::vector<Member> members_of(const std::vector<EtcdGateway::Entry>& entries,
-                               std::vector<std::string>* complaints);
+std::vector<server::RouterMember> members_of(const std::vector<EtcdGateway::Entry>& entries,
+                                             std::vector<std::string>* complaints);
 
 // Says that a server is there. Thread safety: all calls.
 class EtcdRegistration : public server::Membership {
@@ -64,8 +65,8 @@ class EtcdRegistration : public server::Membership {
 
   void run();
   // One step towards what is wanted: registers, sends a heartbeat, or takes the entries away.
-  Status step(const std::optional<Member>& wanted);
-  Status put_entries(const Member& member);
+  Status step(const std::optional<server::RouterMember>& wanted);
+  Status put_entries(const server::RouterMember& member);
   Status take_away();  // REQUIRES: there is a lease
   void report(const Status& status);
 
@@ -82,11 +83,11 @@ class EtcdRegistration : public server::Membership {
 
   // Of the thread.
   EtcdGateway etcd_;
-  std::string lease_;           // "": none
-  std::set<std::string> keys_;  // that this server has put
-  std::optional<Member> told_;  // what they say
-  bool was_there_ = false;      // it has registered before
-  bool is_away_ = false;        // the etcd
+  std::string lease_;                         // "": none
+  std::set<std::string> keys_;                // that this server has put
+  std::optional<server::RouterMember> told_;  // what they say
+  bool was_there_ = false;                    // it has registered before
+  bool is_away_ = false;                      // the etcd
 
   std::thread thread_;  // last: it uses the members above; guarded by mutex_
 };
@@ -95,7 +96,7 @@ class EtcdRegistration : public server::Membership {
 class EtcdWatch {
  public:
   // Called by a thread of its own whenever the list is another, first when the etcd has answered.
-  using OnMembers = std::function<void(const std::vector<Member>& members)>;
+  using OnMembers = std::function<void(const std::vector<server::RouterMember>& members)>;
 
   EtcdWatch(const parallel::DisaggCluster& cluster, OnMembers on_members);
   ~EtcdWatch();
@@ -112,8 +113,9 @@ class EtcdWatch {
   const parallel::DisaggCluster cluster_;
   const OnMembers on_members_;
   EtcdGateway etcd_;
-  std::optional<std::vector<Member>> members_;  // that were told; nullopt: none so far
-  std::set<std::string> complaints_;            // of the last range: they were logged
+  // That were told; nullopt: none so far.
+  std::optional<std::vector<server::RouterMember>> members_;
+  std::set<std::string> complaints_;  // of the last range: they were logged
   int64_t revision_ = 0;
   bool is_away_ = false;
   Clock::time_point nobody_goes_until_ = {};  // see the top of this file

@@ -17,6 +17,7 @@ namespace wideep::disaggregated {
 namespace {
 
 using engine::Role;
+using server::RouterMember;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -27,9 +28,9 @@ parallel::DisaggCluster cluster_at(const std::string& address) {
   return {.etcd = address, .name = "c", .heartbeat_seconds = 1, .inactive_seconds = 3};
 }
 
-Texts texts_of(const std::vector<Member>& members) {
+Texts texts_of(const std::vector<RouterMember>& members) {
   Texts texts;
-  for (const Member& each : members) {
+  for (const RouterMember& each : members) {
     texts.push_back(each.address.url() + " " + std::string(engine::name_of(each.role)));
   }
   return texts;
@@ -39,7 +40,7 @@ Texts texts_of(const std::vector<Member>& members) {
 class Proxy {
  public:
   explicit Proxy(const parallel::DisaggCluster& cluster)
-      : watch_(cluster, [this](const std::vector<Member>& members) {
+      : watch_(cluster, [this](const std::vector<RouterMember>& members) {
           const std::lock_guard lock(mutex_);
           told_.push_back(texts_of(members));
         }) {}

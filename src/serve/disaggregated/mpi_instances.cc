@@ -8,6 +8,8 @@
 namespace wideep::disaggregated {
 namespace {
 
+using server::RouterMember;
+
 // "2 × 4 of context_servers"
 std::string term(const std::vector<MpiInstance>& all, const char* part) {
   const auto count = std::ranges::count(all, part, &MpiInstance::part);
@@ -20,7 +22,7 @@ std::string term(const std::vector<MpiInstance>& all, const char* part) {
 
 std::vector<MpiInstance> mpi_instances(const DisaggConfig& config) {
   std::vector<MpiInstance> all;
-  for (const Member& server : config.members()) {
+  for (const RouterMember& server : config.members()) {
     const bool is_context = server.role != engine::Role::kDecode;
     const ServerSection& section = is_context ? config.context : config.generation;
     const parallel::ParallelSizes& sizes = section.workers.sizes;

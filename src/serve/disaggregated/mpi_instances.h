@@ -16,7 +16,7 @@
 namespace wideep::disaggregated {
 
 struct MpiInstance {
-  Member server;
+  server::RouterMember server;
   std::string part;  // of the file, that its ranks read: "context_servers"
   int index = 0;     // among all
   int num_ranks = 0;

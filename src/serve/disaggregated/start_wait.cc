@@ -12,28 +12,31 @@
 namespace wideep::disaggregated {
 namespace {
 
+using server::RouterMember;
+
 constexpr std::chrono::seconds kPatience{2};
 constexpr std::chrono::milliseconds kStep{10};
 
 struct Question {
-  const Member* member = nullptr;
+  const RouterMember* member = nullptr;
   std::unique_ptr<client::EventStreams> streams;
   bool is_healthy = false;
 };
 
-using Does = bool (Member::*)() const;
+using Does = bool (RouterMember::*)() const;
 
-int count(const std::vector<Member>& members, Does does) {
+int count(const std::vector<RouterMember>& members, Does does) {
   return static_cast<int>(std::ranges::count_if(members, does));
 }
 
 // "" if enough are there.
-std::string missing_of(const char* name, Does does, int needed, const std::vector<Member>& live,
-                       const std::vector<Member>& expected) {
+std::string missing_of(const char* name, Does does, int needed,
+                       const std::vector<RouterMember>& live,
+                       const std::vector<RouterMember>& expected) {
   const int found = count(live, does);
   if (found >= needed) return "";
   std::string missing;
-  for (const Member& each : expected) {
+  for (const RouterMember& each : expected) {
     const bool is_live = std::ranges::find(live, each) != live.end();
     if ((each.*does)() && !is_live) missing += ", missing " + each.address.url();
   }
@@ -42,14 +45,14 @@ std::string missing_of(const char* name, Does does, int needed, const std::vecto
 
 }  // namespace
 
-Needed needed_of(const std::vector<Member>& members) {
-  return {.context = count(members, &Member::prefills),
-          .generation = count(members, &Member::decodes)};
+Needed needed_of(const std::vector<RouterMember>& members) {
+  return {.context = count(members, &RouterMember::prefills),
+          .generation = count(members, &RouterMember::decodes)};
 }
 
-std::vector<Member> healthy_of(const std::vector<Member>& members) {
+std::vector<RouterMember> healthy_of(const std::vector<RouterMember>& members) {
   std::vector<Question> questions;
-  for (const Member& each : members) {
+  for (const RouterMember& each : members) {
     const auto address = client::parse_address(each.address.url());
     if (!address.ok()) continue;
     auto streams = client::EventStreams::open(*address, kPatience);
@@ -71,19 +74,19 @@ std::vector<Member> healthy_of(const std::vector<Member>& members) {
       if (waits(each)) each.streams->wait(kStep);
     }
   }
-  std::vector<Member> healthy;
+  std::vector<RouterMember> healthy;
   for (const Question& each : questions) {
     if (each.is_healthy) healthy.push_back(*each.member);
   }
   return healthy;
 }
 
-std::string missing_text(const std::vector<Member>& live, const Needed& needed,
-                         const std::vector<Member>& expected) {
+std::string missing_text(const std::vector<RouterMember>& live, const Needed& needed,
+                         const std::vector<RouterMember>& expected) {
   const std::string context =
-      missing_of("context_servers", &Member::prefills, needed.context, live, expected);
+      missing_of("context_servers", &RouterMember::prefills, needed.context, live, expected);
   const std::string generation =
-      missing_of("generation_servers", &Member::decodes, needed.generation, live, expected);
+      missing_of("generation_servers", &RouterMember::decodes, needed.generation, live, expected);
   return context + (context.empty() || generation.empty() ? "" : "; ") + generation;
 }
 

@@ -10,9 +10,10 @@ namespace wideep::disaggregated {
 namespace {
 
 using engine::Role;
+using server::RouterMember;
 
 TEST(StartWait, NamesWhoIsMissing) {
-  const std::vector<Member> all = {
+  const std::vector<RouterMember> all = {
       {{"a", 1}, Role::kPrefill}, {{"b", 2}, Role::kPrefill}, {{"c", 3}, Role::kBoth}};
   const Needed needed = needed_of(all);
   EXPECT_EQ(needed.context, 3);
@@ -32,7 +33,7 @@ TEST(StartWait, AsksForHealth) {
   server::TestReplica good([](const auto& each) { each->reply(404, "text/plain", ""); });
   server::TestReplica bad([](const auto& each) { each->reply(404, "text/plain", ""); });
   bad.health = 503;
-  const Member one{{"127.0.0.1", good.port()}, Role::kDecode};
+  const RouterMember one{{"127.0.0.1", good.port()}, Role::kDecode};
   const auto healthy = healthy_of({{{"127.0.0.1", 1}, Role::kBoth},
                                    one,
                                    {{"127.0.0.1", bad.port()}, Role::kBoth},

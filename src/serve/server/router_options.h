@@ -36,6 +36,8 @@ struct RouterMember {
   ReplicaAddress address;
   engine::Role role = engine::Role::kBoth;  // until the server says another one
 
+  bool prefills() const { return role != engine::Role::kDecode; }
+  bool decodes() const { return role != engine::Role::kPrefill; }
   bool operator==(const RouterMember&) const = default;
 };
 
