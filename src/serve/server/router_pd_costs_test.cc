@@ -74,6 +74,7 @@ TEST_F(RouterPdCosts, ASecondTurnTakesTheFirstFromWhoeverKnowsMost) {
   // One that is gone, or has not said how, gives none.
   servers[1].is_up = false;
   EXPECT_EQ(plan(4000).earlier, 2u);
+  servers[2].gives_pages = false;
   EXPECT_EQ(plan(4000).earlier, kNoReplica);
   servers[2].gives_pages = true;
   servers[0].known = 3000 - kWorthPages * 64 + 1;  // hardly less
@@ -133,7 +134,7 @@ TEST_F(RouterPdCosts, WhereNothingIsGainedOneServerDoesAll) {
 }
 
 TEST_F(RouterPdCosts, TheBestPairIsChosen) {
-  for (PdServer& each : servers) each.gives_pages = false;
+  for (PdServer& each : servers) each.is_busy_with_prompts = true;
   servers[2].running = 8;
   servers[3].running = 6;
   servers[0].queued = 500;
