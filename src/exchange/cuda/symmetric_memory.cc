@@ -15,7 +15,6 @@
 #include <utility>
 
 #include "base/try.h"
-#include "transport/local_socket.h"
 
 namespace wideep::cuda {
 namespace {
@@ -273,20 +272,40 @@ Result<SymmetricMemory> receive_memory(int socket, size_t num_bytes) {
 
 // ---- descriptors over sockets ----
 
-// Each goes with a byte: a message without any would be none.
 Status send_file_descriptor(int socket, int file_descriptor) {
-  const std::byte byte{};
-  if (transport::send_with_descriptor(socket, {&byte, 1}, file_descriptor)) return {};
+  char byte = 0;
+  iovec data{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &file_descriptor, sizeof(int));
+  if (sendmsg(socket, &message, MSG_NOSIGNAL) == 1) return {};
   return failed(fmt::format("sending a file descriptor: {}", std::strerror(errno)));
 }
 
 Result<int> receive_file_descriptor(int socket) {
-  std::byte byte{};
-  int file_descriptor = -1;
-  const ssize_t received = transport::receive_with_descriptor(socket, {&byte, 1}, &file_descriptor);
-  if (received != 1 || file_descriptor < 0) {
+  char byte = 0;
+  iovec data{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  const ssize_t received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  const cmsghdr* header = received == 1 ? CMSG_FIRSTHDR(&message) : nullptr;
+  if (header == nullptr || header->cmsg_type != SCM_RIGHTS) {
     return failed("receiving a file descriptor: the peer is gone");
   }
+  int file_descriptor = -1;
+  std::memcpy(&file_descriptor, CMSG_DATA(header), sizeof(int));
   return file_descriptor;
 }
 
