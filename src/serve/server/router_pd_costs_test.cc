@@ -134,7 +134,10 @@ TEST_F(RouterPdCosts, WhereNothingIsGainedOneServerDoesAll) {
 }
 
 TEST_F(RouterPdCosts, TheBestPairIsChosen) {
-  for (PdServer& each : servers) each.is_busy_with_prompts = true;
+  for (PdServer& each : servers) {
+    each.is_busy_with_prompts = true;
+    each.gives_pages = false;
+  }
   servers[2].running = 8;
   servers[3].running = 6;
   servers[0].queued = 500;
@@ -146,7 +149,6 @@ TEST_F(RouterPdCosts, TheBestPairIsChosen) {
   servers[0].price = kPrice * 10;
   EXPECT_EQ(plan(4000).prefill, 1u);
   servers[2].known = 3999;  // nothing to compute
-  servers[2].gives_pages = false;
   best = plan(4000);
   EXPECT_EQ(best.decode, 2u);
   EXPECT_EQ(best.prefill, kNoReplica);
