@@ -33,7 +33,7 @@ using Milliseconds = std::chrono::milliseconds;
 // A place that does not come back is left behind after this.
 constexpr Milliseconds kEndTime{10'000};
 // Between two offers of what has come from elsewhere, where tokens are waited for.
-constexpr Milliseconds kImportedPause{32};
+constexpr Milliseconds kImportedPause{100};
 // Behind so many to the places one goes to the front: they may never end.
 constexpr int kOffersInRow = 4;
 // Of all questions of a look for pages, or for states, to a peer.

@@ -49,10 +49,10 @@ class PeerFetches {
   static constexpr size_t kPagesAtOnce = 32;
   static constexpr uint64_t kBytesAtOnce = uint64_t{16} << 20;
   static constexpr std::chrono::milliseconds kPollTime{50};
-  static constexpr std::chrono::milliseconds kFirstPause{2}, kLongestPause{8};
+  static constexpr std::chrono::milliseconds kFirstPause{2}, kLongestPause{16};
   // Of those that are there an eighth at a time, at least one page.
   static constexpr size_t kHurryPages = 16, kCalmShare = 8;
-  static constexpr std::chrono::milliseconds kCalmPause{32};
+  static constexpr std::chrono::milliseconds kCalmPause{64};
   // After the peer has said kEnded, or kUnknown: what is written behind, or has not arrived.
   static constexpr std::chrono::milliseconds kEndedGrace{500};
   static constexpr std::chrono::milliseconds kUnknownGrace{2'000};
