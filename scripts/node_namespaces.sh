@@ -19,6 +19,17 @@ clean_up() {
 }
 trap clean_up EXIT
 
+# write_mpirun_agent <file>: what mpirun starts its daemons with: "agent <address> <command>".
+write_mpirun_agent() {
+  cat >"$1" <<AGENT
+#!/bin/sh
+node=\$((\${1##*.} - 1))
+shift
+exec ip netns exec $name-\$node /bin/sh -c "\$*"
+AGENT
+  chmod +x "$1"
+}
+
 [[ $EUID -eq 0 ]] || skip "network namespaces need root"
 for tool in ip tc nft; do command -v "$tool" >/dev/null || skip "no $tool"; done
 ip netns add "$name-0" 2>/dev/null || skip "network namespaces are not permitted"

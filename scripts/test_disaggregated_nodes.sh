@@ -179,13 +179,7 @@ done
 # The same server, whose ranks mpirun has started: nobody says by which address they reach the
 # first node, so the command does.
 if command -v mpirun >/dev/null && [[ -e $(dirname "$wideep")/libwideep_mpi.so ]]; then
-  cat >"$work/agent" <<AGENT
-#!/bin/sh
-node=\$((\${1##*.} - 1))
-shift
-exec ip netns exec $name-\$node /bin/sh -c "\$*"
-AGENT
-  chmod +x "$work/agent"
+  write_mpirun_agent "$work/agent"
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   "${inside[@]}" mpirun --host 10.217.0.1:1,10.217.0.2:1 -np 2 --oversubscribe --bind-to none \
     --mca plm_rsh_agent "$work/agent" --mca plm_rsh_no_tree_spawn 1 --mca pml ob1 \

@@ -20,14 +20,7 @@ command -v mpirun >/dev/null || skip "no mpirun"
 [[ -e $(dirname "$wideep")/libwideep_mpi.so ]] || skip "this wideep is built without MPI"
 source "$root/scripts/node_namespaces.sh"
 
-# What mpirun starts its daemons with: "agent <address> <command>".
-cat >"$work/agent" <<AGENT
-#!/bin/sh
-node=\$((\${1##*.} - 1))
-shift
-exec ip netns exec $name-\$node /bin/sh -c "\$*"
-AGENT
-chmod +x "$work/agent"
+write_mpirun_agent "$work/agent"
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 prompts=(--prompt "Once upon a time" --prompt "The sea" --prompt "A short one" --prompt "Four")

@@ -339,4 +339,12 @@ std::vector<double> FaultLoad::gaps() const {
   return gaps;
 }
 
+std::string gaps_text(const std::vector<double>& gaps) {
+  const auto at = [&](double part) {
+    return gaps[static_cast<size_t>(part * static_cast<double>(gaps.size() - 1))];
+  };
+  return fmt::format("median {:.3f} s, p99 {:.3f} s, most {:.3f} s", at(0.5), at(0.99),
+                     gaps.back());
+}
+
 }  // namespace wideep::tests

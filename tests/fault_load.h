@@ -123,4 +123,7 @@ class MixedModel {
   bool for_figures_ = false;
 };
 
+// What streams felt, for the report. gaps: of FaultLoad::gaps(), not empty.
+std::string gaps_text(const std::vector<double>& gaps);
+
 }  // namespace wideep::tests

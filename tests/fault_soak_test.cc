@@ -203,15 +203,6 @@ std::string drills(int count) {
   return fmt::format("{}", fmt::join(all, ","));
 }
 
-// What streams felt, for the report.
-std::string gaps_text(const std::vector<double>& gaps) {
-  const auto at = [&](double part) {
-    return gaps[static_cast<size_t>(part * static_cast<double>(gaps.size() - 1))];
-  };
-  return fmt::format("median {:.3f} s, p99 {:.3f} s, most {:.3f} s", at(0.5), at(0.99),
-                     gaps.back());
-}
-
 class FaultSoak : public ::testing::TestWithParam<Layout> {
  protected:
   CommandOptions options_for(const Layout& layout, bool disturbed) {

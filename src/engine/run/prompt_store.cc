@@ -356,23 +356,6 @@ void PromptStore::Worker::report(const RankEvent& event, uint64_t generation,
   [[maybe_unused]] const Status sent = messenger_.send(encode(event));
 }
 
-namespace {
-
-void add_to(PlaceCounts& sum, const PlaceCounts& more) {
-  sum.fetched += more.fetched;
-  sum.fetched_bytes += more.fetched_bytes;
-  sum.taken += more.taken;
-  sum.taken_bytes += more.taken_bytes;
-  sum.evicted += more.evicted;
-  sum.damaged += more.damaged;
-  sum.foreign += more.foreign;
-  sum.failures += more.failures;
-  sum.slow_finds += more.slow_finds;
-  sum.fetch_seconds += more.fetch_seconds;
-}
-
-}  // namespace
-
 void PromptStore::Worker::report_state() {
   StoreState state{.rank = parts_.rank, .tiers = {}};
   const auto add = [&state](store::Places& places, int index) -> StoreState::Tier& {
@@ -386,7 +369,7 @@ void PromptStore::Worker::report_state() {
     return state.tiers.emplace_back(tier);
   };
   for (int i = 0; i < places_.size(); ++i) add(places_, i);
-  if (front_) add_to(add(*front_, 0).counts, front_before_);
+  if (front_) add(*front_, 0).counts += front_before_;
   told_ = std::chrono::steady_clock::now();
   has_news_ = false;
   std::unique_lock lock(mutex_);
@@ -791,7 +774,7 @@ void PromptStore::Worker::offer_to_front(const Offer& offer, const Head& head, d
 
 // As a new place: what was left alone is tried at once. "": there is none.
 void PromptStore::Worker::meet_front(const std::string& text) {
-  if (front_) add_to(front_before_, front_->place(0).counts());
+  if (front_) front_before_ += front_->place(0).counts();
   front_.reset();
   if (text.empty()) return;
   const auto open = [&]() -> Result<std::unique_ptr<store::PeerPlace>> {

@@ -55,6 +55,20 @@ struct PlaceCounts {
   uint64_t failures = 0;    // calls that failed, for want of the place
   uint64_t slow_finds = 0;  // that ended by their limit: the rest was not looked for
   double fetch_seconds = 0.0;
+
+  PlaceCounts& operator+=(const PlaceCounts& more) {
+    fetched += more.fetched;
+    fetched_bytes += more.fetched_bytes;
+    taken += more.taken;
+    taken_bytes += more.taken_bytes;
+    evicted += more.evicted;
+    damaged += more.damaged;
+    foreign += more.foreign;
+    failures += more.failures;
+    slow_finds += more.slow_finds;
+    fetch_seconds += more.fetch_seconds;
+    return *this;
+  }
 };
 
 // What is there now, of all who share it.
