@@ -71,6 +71,7 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free);  // processes share i
 struct HostIndex::Header {
   std::atomic<uint64_t> magic;  // last, when all else is there
   std::atomic<uint32_t> claimed;
+  std::atomic<uint64_t> news;
   uint64_t num_blocks;
   pthread_mutex_t mutex;
   uint64_t made;  // blocks, and slots, whose memory the kernel has given
@@ -177,6 +178,10 @@ void HostIndex::set_pointers(std::byte* memory, uint64_t num_blocks) {
   blocks_ = memory + at.blocks;
   buckets_ = std::bit_ceil(num_blocks);
 }
+
+uint64_t HostIndex::news() const { return header().news.load(std::memory_order_acquire); }
+
+void HostIndex::add_news() { header().news.fetch_add(1, std::memory_order_release); }
 
 uint64_t HostIndex::num_blocks() const { return header().num_blocks; }
 
@@ -512,6 +517,7 @@ void HostIndex::make_ready(uint32_t index, uint64_t hash) {
   leave_writing(slot);
   slot.hash = hash;
   slot.state.store(SlotState::kReady, std::memory_order_release);
+  add_news();
   ++all.records;
   if (!is_continued(slot)) heap_insert(index);
 }

@@ -93,6 +93,10 @@ class HostIndex {
   std::byte* block(uint32_t index) const { return blocks_ + uint64_t{index} * kBlockBytes; }
   uint32_t block_after(uint32_t index) const { return next_block_[index]; }
   uint64_t num_blocks() const;
+  // Grows with each record that is ready, and by add_news(): whoever waits for something here need
+  // not ask for it while it is the same.
+  uint64_t news() const;
+  void add_news();
 
   // ---- with the lock ----
 

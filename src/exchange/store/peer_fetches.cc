@@ -118,6 +118,7 @@ Status PeerFetches::take(Waiting& fetch, PeerPlace& place, bool& has_come) {
   WIDEEP_TRY_ASSIGN(const std::vector<bool> is_there, find_at(place, heads));
   const auto there = static_cast<size_t>(std::ranges::find(is_there, false) - is_there.begin());
   const size_t taken = pages_to_take(fetch, std::min(there, count));
+  fetch.leaves_pages = taken < std::min(there, count);
   const bool are_last = so_far.pages + taken == pages.size();
   next.resize(are_last ? there : taken);
   if (next.empty()) return {};
@@ -160,6 +161,7 @@ Status PeerFetches::ask_when_ended(Waiting& fetch, PeerPlace& place) {
 Result<std::optional<PeerFetches::End>> PeerFetches::ask(Waiting& fetch, PeerPlace& place) {
   bool has_come = false;
   const bool takes = !fetch.is_computed || fetch.take_at <= Clock::now();
+  fetch.leaves_pages = !takes;
   if (takes) WIDEEP_TRY(take(fetch, place, has_come));
   const bool is_whole = fetch.so_far.pages == fetch.order.pages.size() &&
                         (fetch.so_far.has_state || !fetch.order.state);
@@ -188,6 +190,15 @@ Result<std::optional<PeerFetches::End>> PeerFetches::ask(Waiting& fetch, PeerPla
     return std::optional<End>();
   }
   return std::optional(has_ended ? End::kPeerEnded : End::kNotKnown);
+}
+
+// Or it may have some, for all that is known without asking.
+bool PeerFetches::has_news(const Waiting& fetch, PeerPlace& place) {
+  const auto now = Clock::now();
+  if (!fetch.is_computed || now >= fetch.ask_at) return true;
+  const std::optional<uint64_t> news = place.news();
+  // It may be of other requests: these do not make questions more frequent than without it.
+  return !news || (news != fetch.news && now >= fetch.asked + fetch.pause);
 }
 
 bool PeerFetches::may_ask(const Absence& absence, const Waiting& fetch) {
@@ -244,7 +255,12 @@ std::optional<PeerFetches::End> PeerFetches::advance(Waiting& fetch) {
   }
   Peer& peer = **found;
   if (!may_ask(peer.absence, fetch)) return wait_for(peer.absence, fetch);
+  if (!has_news(fetch, *peer.place)) {
+    fetch.due = Clock::now() + kGlancePause;
+    return std::nullopt;
+  }
   auto asked = Clock::now();
+  fetch.news = peer.place->news();
   const auto end = ask(fetch, *peer.place);
   Status answer = end.status();
   if (end.ok() && *end == End::kWhole && fetch.order.peer.computes()) {
@@ -253,7 +269,10 @@ std::optional<PeerFetches::End> PeerFetches::advance(Waiting& fetch) {
   }
   const Absence* absence = note_answer(host, peer, answer, asked);
   if (!end.ok()) return wait_for(*absence, fetch);
-  fetch.due = Clock::now() + fetch.pause;
+  const auto now = Clock::now();
+  fetch.due = now + (fetch.news ? std::min(fetch.pause, kGlancePause) : fetch.pause);
+  fetch.asked = now;
+  fetch.ask_at = fetch.leaves_pages ? fetch.take_at : now + kLongestSilence;
   return *end;
 }
 

@@ -16,7 +16,8 @@
 // have pages wait for kGoneGrace: its front may only be started again. One whose failure takes long,
 // as that of a host which does not answer, has failed for all tokens: each would take as long.
 //
-// A fetch for which nothing comes is asked for less and less often, up to kLongestPause. While its
+// A fetch for which nothing comes is asked for less and less often, up to kLongestPause. Where the
+// peer's memory is mapped that says whether there is something new, and is looked at instead. While its
 // request is still computed nothing hurries: pages are taken some at a time, kCalmPause apart, as
 // copying all of a chunk at once would keep the next tokens of answers here waiting. Who has
 // kHurryPages or more behind it hurries, and so does what is whole at the peer.
@@ -53,6 +54,8 @@ class PeerFetches {
   // Of those that are there an eighth at a time, at least one page.
   static constexpr size_t kHurryPages = 16, kCalmShare = 8;
   static constexpr std::chrono::milliseconds kCalmPause{64};
+  // Between two looks at mapped memory; nothing new for kLongestSilence is asked about, though.
+  static constexpr std::chrono::milliseconds kGlancePause{2}, kLongestSilence{250};
   // After the peer has said kEnded, or kUnknown: what is written behind, or has not arrived.
   static constexpr std::chrono::milliseconds kEndedGrace{500};
   static constexpr std::chrono::milliseconds kUnknownGrace{2'000};
@@ -133,9 +136,12 @@ class PeerFetches {
     Clock::time_point begun = Clock::now();
     Clock::time_point computed_until = begun;  // by the peer, as far as is known
     Clock::time_point due = {};
-    std::chrono::milliseconds pause = {};  // the last one in a row
-    bool is_computed = false;              // by the peer, when it was asked last
-    Clock::time_point take_at = {};        // pages, while it is
+    std::chrono::milliseconds pause = {};       // the last one in a row
+    bool is_computed = false;                   // by the peer, when it was asked last
+    Clock::time_point take_at = {};             // pages, while it is
+    bool leaves_pages = false;                  // for then, or may do so: they are no news
+    std::optional<uint64_t> news = {};          // PeerPlace::news() before it was asked last
+    Clock::time_point asked = {}, ask_at = {};  // last; again where that stays the same
     // The first time in a row that the peer said that no more comes; nullopt: it says otherwise.
     std::optional<Clock::time_point> silent_since = {};
   };
@@ -148,6 +154,7 @@ class PeerFetches {
   Status take(Waiting& fetch, PeerPlace& place, bool& has_come);
   std::optional<End> advance(Waiting& fetch);
   Result<std::optional<End>> ask(Waiting& fetch, PeerPlace& place);
+  static bool has_news(const Waiting& fetch, PeerPlace& place);
   static Result<RequestState> ask_state(Waiting& fetch, PeerPlace& place,
                                         std::chrono::milliseconds limit);
   static Status ask_when_ended(Waiting& fetch, PeerPlace& place);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -387,23 +388,59 @@ TEST_F(PeerFetchesTest, APeerThatIsBackSoonGoesOn) {
   one.expect(4);
 }
 
+// Whatever is new at the peer is of other requests.
 TEST_F(PeerFetchesTest, AFetchForWhichNothingComesIsAskedForLessOften) {
+  std::atomic<int> num_asked = 0;
+  when_asked_ = [&num_asked] { ++num_asked; };
   PeerFetches fetches("class");
   EXPECT_EQ(fetches.next_poll(), PeerFetches::Clock::time_point::max());
   Prompt one = prompt(1, 2);
+  const Prompt other = prompt(2, 100);
   begin(fetches, 1, one);
   set("r1", RequestState::kComputes);
   EXPECT_LE(fetches.next_poll(), PeerFetches::Clock::now());
-  PeerFetches::Clock::time_point asked;
-  for (int i = 0; i < 8; ++i) {
-    std::this_thread::sleep_until(fetches.next_poll());
-    asked = PeerFetches::Clock::now();
+  const auto begun = PeerFetches::Clock::now();
+  for (const Head& head : other.heads) {
+    offer(head);
     EXPECT_TRUE(fetches.poll().empty());
+    std::this_thread::sleep_for(milliseconds(2));
   }
-  EXPECT_GE(fetches.next_poll(), asked + PeerFetches::kLongestPause);
+  EXPECT_GE(num_asked, 2);
+  EXPECT_LE(num_asked, 4 + (PeerFetches::Clock::now() - begun) / PeerFetches::kLongestPause);
   offer(one.heads[0]);
   wait_for_pages(fetches, 1, 1);
   EXPECT_LE(fetches.next_poll(), PeerFetches::Clock::now() + PeerFetches::kFirstPause);
+}
+
+// Its memory says whether there is something to ask for.
+TEST_F(PeerFetchesTest, APeerOnThisMachineIsAskedWhereSomethingIsNew) {
+  std::atomic<int> num_asked = 0;
+  when_asked_ = [&num_asked] { ++num_asked; };
+  PeerFetches fetches("class");
+  Prompt one = prompt(1, 3);
+  begin(fetches, 1, one);
+  set("r1", RequestState::kComputes);
+  offer(one.heads[0]);
+  wait_for_pages(fetches, 1, 1);
+  const auto poll_for = [&](milliseconds time) {
+    const int before = num_asked;
+    const auto end = std::chrono::steady_clock::now() + time;
+    while (std::chrono::steady_clock::now() < end) {
+      EXPECT_TRUE(fetches.poll().empty());
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    return num_asked - before;
+  };
+  poll_for(milliseconds(100));  // it knows that more is computed
+  EXPECT_LE(poll_for(milliseconds(600)), 4);
+  EXPECT_LE(fetches.next_poll(), PeerFetches::Clock::now() + PeerFetches::kGlancePause);
+  offer(one.heads[1]);
+  const auto offered = std::chrono::steady_clock::now();
+  wait_for_pages(fetches, 1, 2);
+  EXPECT_LT(std::chrono::steady_clock::now() - offered, PeerFetches::kLongestSilence / 2);
+  offer(one.heads[2]);
+  EXPECT_EQ(end_of(fetches).end, End::kWhole);
+  one.expect(3);
 }
 
 TEST_F(PeerFetchesTest, WhatIsStillComputedComesInPartsAndTheRestAtOnce) {

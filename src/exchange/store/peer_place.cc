@@ -127,6 +127,11 @@ HostTier* PeerPlace::memory() {
   return tier_.get();
 }
 
+std::optional<uint64_t> PeerPlace::news() {
+  HostTier* const tier = memory();
+  return tier == nullptr ? std::nullopt : std::optional(tier->index().news());
+}
+
 // OK, and no tier: the peer is on another machine, or does not give its memory.
 Status PeerPlace::map_memory() {
   RedisQuestion question;

@@ -51,6 +51,10 @@ class PeerPlace final : public Place {
   Result<RequestStatus> state(std::string_view request,
                               std::chrono::milliseconds limit = RedisServers::kNoLimit);
 
+  // Of a peer whose memory is mapped: HostIndex::news(), which grows when a request has ended, too.
+  // Nobody is asked. nullopt: it is not mapped.
+  std::optional<uint64_t> news();
+
   std::string_view label() const override { return options_.offers ? "front" : "peer"; }
   std::vector<bool> find(std::span<const Head> heads) override;
   Status fetch(std::span<const FetchOrder> orders,

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/context_requests.h"
 
+#include <utility>
+
 namespace wideep::server {
 
 using store::RequestState;
 using store::RequestStatus;
 using Clock = std::chrono::steady_clock;
+
+void ContextRequests::on_end(std::function<void()> changed) {
+  const std::lock_guard lock(mutex_);
+  changed_ = std::move(changed);
+}
 
 void ContextRequests::begin(const std::string& name) {
   const std::lock_guard lock(mutex_);
@@ -21,6 +28,7 @@ void ContextRequests::end(const std::string& name) {
   Ended& ended = ended_[name];
   ++ended.count;
   ended.last = Clock::now();
+  if (changed_) changed_();
   if (ended_order_.size() <= kMaxEnded) return;
   const auto oldest = ended_.find(ended_order_.front());
   if (--oldest->second.count == 0) ended_.erase(oldest);

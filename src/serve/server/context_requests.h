@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -25,6 +26,8 @@ class ContextRequests {
  public:
   static constexpr size_t kMaxEnded = 4096;
 
+  // changed: is called when a name ends, by the thread that ends it; empty: nothing is.
+  void on_end(std::function<void()> changed);
   // A name that runs already runs once more: it ends with the last.
   void begin(const std::string& name);
   void end(const std::string& name);
@@ -34,6 +37,7 @@ class ContextRequests {
 
  private:
   mutable std::mutex mutex_;
+  std::function<void()> changed_;
   std::unordered_map<std::string, int> running_;  // how often
   std::deque<std::string> ended_order_;
   struct Ended {

@@ -48,6 +48,9 @@ PageSharing::~PageSharing() {
 }
 
 Status PageSharing::start(const base::SharedBytes& memory) {
+  WIDEEP_TRY_ASSIGN(index_, store::HostIndex::open(memory));
+  // Peers that have mapped the memory see that there is something to ask for.
+  requests_.on_end([this] { index_->add_news(); });
   WIDEEP_TRY_ASSIGN(
       server_,
       store::PageServer::start({.address = address_,
@@ -58,6 +61,11 @@ Status PageSharing::start(const base::SharedBytes& memory) {
                                 .counts = &counts_},
                                memory));
   return {};
+}
+
+void PageSharing::stop() {
+  requests_.on_end({});
+  server_.reset();
 }
 
 std::string PageSharing::opaque_state(const std::string& local_host) const {

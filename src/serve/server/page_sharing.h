@@ -18,6 +18,7 @@
 
 #include "base/shared_bytes.h"
 #include "server/context_requests.h"
+#include "store/host_index.h"
 #include "store/page_server.h"
 #include "store/page_trust.h"
 #include "store/redis_address.h"
@@ -40,7 +41,7 @@ class PageSharing {
   // memory: of HostTier::create_memory(); outlives it, or stop(). Errors (failed): it is not, or the
   // address was lost to another program.
   Status start(const base::SharedBytes& memory);
-  void stop() { server_.reset(); }
+  void stop();
 
   // store::text_of a PagePeer without a request; "": start() has failed. local_host: by which the
   // client has reached this server, if that is known; said where the server listens at all
@@ -70,6 +71,7 @@ class PageSharing {
   const std::string token_, offering_token_;
   const int reserved_;  // descriptor: holds the address while nobody listens
   const transport::PeerAddress address_;
+  std::optional<store::HostIndex> index_;  // from start() on, before those that tell it
   ContextRequests requests_;
   store::PageServerCounts counts_;
   std::unique_ptr<store::PageServer> server_;
