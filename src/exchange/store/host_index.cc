@@ -72,6 +72,7 @@ struct HostIndex::Header {
   std::atomic<uint64_t> magic;  // last, when all else is there
   std::atomic<uint32_t> claimed;
   std::atomic<uint64_t> news;
+  std::atomic<uint32_t> takes_all;
   uint64_t num_blocks;
   pthread_mutex_t mutex;
   uint64_t made;  // blocks, and slots, whose memory the kernel has given
@@ -182,6 +183,8 @@ void HostIndex::set_pointers(std::byte* memory, uint64_t num_blocks) {
 uint64_t HostIndex::news() const { return header().news.load(std::memory_order_acquire); }
 
 void HostIndex::add_news() { header().news.fetch_add(1, std::memory_order_release); }
+
+void HostIndex::take_all() { header().takes_all.store(1, std::memory_order_relaxed); }
 
 uint64_t HostIndex::num_blocks() const { return header().num_blocks; }
 
@@ -581,6 +584,10 @@ bool HostIndex::make_room(const Head& head, double seconds, uint64_t blocks, uin
   const bool may_evict = has_parent || head.page == 0 || head.kind == Kind::kState;
   const double priority =
       all.clock + seconds / (static_cast<double>(blocks) * static_cast<double>(kBlockBytes));
+  const bool takes_all = all.takes_all.load(std::memory_order_relaxed) != 0;
+  const auto may_give_way = [&](const Slot& each) {
+    return takes_all || each.priority <= priority;
+  };
   std::vector<uint32_t> spared;  // what it goes on from, its other parts, and what is leased
   const double now = steady_seconds();
   const auto is_spared = [&](const Slot& each) {
@@ -590,13 +597,13 @@ bool HostIndex::make_room(const Head& head, double seconds, uint64_t blocks, uin
   while (has_room && all.free_blocks < blocks) {
     if (grow() || free_dead_writers()) continue;
     while (may_evict && all.heap_size > 0 && spared.size() < kMaxSpared &&
-           slots_[heap_[0]].priority <= priority && is_spared(slots_[heap_[0]])) {
+           may_give_way(slots_[heap_[0]]) && is_spared(slots_[heap_[0]])) {
       spared.push_back(heap_[0]);
       heap_remove(heap_[0]);
     }
     if (!may_evict || all.heap_size == 0 || spared.size() == kMaxSpared) {
       has_room = false;
-    } else if (const uint32_t first = heap_[0]; slots_[first].priority > priority) {
+    } else if (const uint32_t first = heap_[0]; !may_give_way(slots_[first])) {
       // As if it had come and gone: else what was hot once would be worth more for ever.
       all.clock = std::max(all.clock, priority);
       has_room = false;

@@ -97,6 +97,9 @@ class HostIndex {
   // not ask for it while it is the same.
   uint64_t news() const;
   void add_news();
+  // From now on nothing is refused for being worth less than what is here: somebody waits for it,
+  // and without one page those behind it are of no use.
+  void take_all();
 
   // ---- with the lock ----
 

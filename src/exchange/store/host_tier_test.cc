@@ -284,6 +284,20 @@ TEST(HostTier, RefusesWhatDoesNotFit) {
   EXPECT_THAT(HostTier::open(other).status().message(), HasSubstr("the memory is not one"));
 }
 
+// Whose pages others wait for takes every page of a prompt, whatever the others are worth.
+TEST(HostTier, WhereOthersWaitNothingIsRefusedForItsWorth) {
+  Tier tier(4);
+  tier->index().take_all();
+  const auto dear = sequence_of(1, 4, kBlock), cheap = sequence_of(2, 5, kBlock);
+  for (const Head& page : dear) ASSERT_EQ(offered(*tier, page, 5.0), OfferResult::kTaken);
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_EQ(offered(*tier, cheap[i], 1.0), OfferResult::kTaken) << i;
+  }
+  EXPECT_EQ(offered(*tier, cheap[4], 1.0), OfferResult::kRefused);  // its own end stays
+  EXPECT_EQ(tier->find(cheap), (std::vector<bool>{true, true, true, true, false}));
+  expect_sound(*tier);
+}
+
 // The rule of what goes, without heap, chains or index.
 class PlainTier {
  public:

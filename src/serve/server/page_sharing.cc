@@ -49,6 +49,7 @@ PageSharing::~PageSharing() {
 
 Status PageSharing::start(const base::SharedBytes& memory) {
   WIDEEP_TRY_ASSIGN(index_, store::HostIndex::open(memory));
+  index_->take_all();
   // Peers that have mapped the memory see that there is something to ask for.
   requests_.on_end([this] { index_->add_news(); });
   WIDEEP_TRY_ASSIGN(
