@@ -131,11 +131,15 @@ class Planner {
       const Best with = best_with(decode, prefills);
       best.offer(with.plan, with.waiting);
     }
-    if (best.plan.decode != kNoReplica && best.plan.prefill == kNoReplica) {
-      for (const size_t idle : idle_to_prefill()) {
-        const PdCost cost = cost_alone(servers_[idle], question_.prompt_tokens);
-        best.offer({.decode = idle, .seconds = cost.seconds}, cost.waiting);
-      }
+    if (best.plan.decode == kNoReplica) return best.plan;
+    const bool has_to_divide =
+        divides_by_rule(servers_[best.plan.decode], question_.prompt_tokens, options_) == true;
+    for (const size_t idle : idle_to_prefill()) {
+      const double tokens = new_tokens(servers_[idle], question_.prompt_tokens);
+      const bool is_divided = best.plan.prefill != kNoReplica;
+      if (is_divided && (has_to_divide || tokens >= kLongTokens)) continue;
+      const PdCost cost = cost_alone(servers_[idle], question_.prompt_tokens);
+      best.offer({.decode = idle, .seconds = cost.seconds}, cost.waiting);
     }
     return best.plan;
   }
@@ -161,7 +165,7 @@ class Planner {
     return found;
   }
 
-  // Those with nothing to compute for others, where costs say who answers.
+  // Those with little to compute for others, where costs say who answers.
   Indices idle_to_prefill() const {
     if (options_.generation_rule != PlacementRule::kKvCacheAware) return {};
     return best_of(servers_.size(), question_.turn, [&](size_t i) -> std::optional<int> {
@@ -176,7 +180,7 @@ class Planner {
   std::optional<bool> divides_unmeasured(size_t prefill, size_t decode) const {
     if (is_measured_) return std::nullopt;
     return servers_[prefill].role == engine::Role::kPrefill &&
-           new_tokens(servers_[decode], question_.prompt_tokens) >= kUnmeasuredPages * kPage;
+           new_tokens(servers_[decode], question_.prompt_tokens) >= kLongTokens;
   }
 
   // Who knows most of the prompt, if that is worth the way. Equal ones: the first.

@@ -21,11 +21,12 @@
 // what makes answers go to the server with the fewest: kAnswerTokens · t(D) for each that it gives.
 // The smallest sum wins; of equal ones D alone. What is said in DisaggregationOptions comes before.
 //
-// Servers whose role is to compute prompts answer where no other is up. Where nothing is divided,
-// nor has been lately (is_busy_with_prompts), they would stand idle: then they answer, too.
+// Servers whose role is to compute prompts answer where no other is up. Where no prompt of
+// kLongTokens new tokens is divided, nor has been lately (is_busy_with_prompts), they would do
+// little: then they answer, too.
 //
 // A server that has not measured t(S) takes what the others do. While none of them has, prompts with
-// kUnmeasuredPages new pages go to a server whose role it is.
+// kLongTokens new ones go to a server whose role it is.
 //
 // Thread safety: plain values; pure functions.
 #pragma once
@@ -44,7 +45,8 @@ namespace wideep::server {
 // Where nobody has told the tokens of a prompt.
 inline constexpr double kBytesPerToken = 4;
 inline constexpr double kAnswerTokens = double{kRequestBytes} / kBytesPerToken;
-inline constexpr int kUnmeasuredPages = 2;
+// Fewer new tokens keep nobody waiting long.
+inline constexpr double kLongTokens = 128;
 // Until some have come. 64 tokens in a millisecond: pages of 128 KB over 10 GbE with room to spare.
 inline constexpr double kTransferSecondsPerToken = 1e-3 / 64;
 // Running answers end, and give their pages back; pages that do not fit are looked for again after
@@ -62,7 +64,7 @@ struct PdServer {
   bool may_answer = true;   // this request: it has not failed to
   bool may_prefill = true;  // this request for another server: the same, and it has said how
   bool gives_pages = true;  // to others: it has said how
-  // Others have lately left prompts to it, and soon will again.
+  // Others have lately left long prompts to it, and soon will again.
   bool is_busy_with_prompts = false;
   double running = 0;           // answers that it gives
   double queued = 0;            // tokens of prompts to compute before this one

@@ -167,8 +167,13 @@ TEST_F(RouterPdCosts, WhereNothingIsDividedAllAnswer) {
   const PdPlan divided = plan(4000);  // the answers of 2 and 3 would wait
   EXPECT_EQ(divided.decode, 2u);
   EXPECT_EQ(divided.prefill, 0u);
+  EXPECT_EQ(plan(100).decode, 0u);  // a short one is worth no second server
+  options.always = true;
+  EXPECT_EQ(plan(100).decode, 2u);
+  options.always = false;
   servers[0].is_busy_with_prompts = true;
   EXPECT_EQ(plan(40).decode, 2u);
+  EXPECT_EQ(plan(100).prefill, 0u);
   servers[0].is_busy_with_prompts = false;
   servers[0].may_answer = false;
   EXPECT_EQ(plan(40).decode, 2u);

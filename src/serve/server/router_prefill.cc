@@ -2,6 +2,7 @@
 #include "server/router_prefill.h"
 
 #include "http/http_server.h"
+#include "server/router_pd_costs.h"
 
 namespace wideep::server {
 namespace {
@@ -29,13 +30,16 @@ RouterPrefill::RouterPrefill(HttpServer& http, RouterReplicas& replicas, RouterR
 RouterPrefill::~RouterPrefill() {
   replica_.end_prompt(prompt_bytes_);
   --replica_.prefills_running;
-  replica_.prefilled = std::chrono::steady_clock::now();
+  if (!is_long()) return;
+  --replica_.long_prefills_running;
+  replica_.long_prefilled = std::chrono::steady_clock::now();
 }
 
 void RouterPrefill::start(const Request& request, Ended ended) {
   ended_ = std::move(ended);
   prompt_bytes_ = request.prompt_bytes;
   replica_.begin_prompt(prompt_bytes_);
+  if (is_long()) ++replica_.long_prefills_running;
   connect_by_ = std::chrono::steady_clock::now() + kReachTimeout;
   ask_.ask({.host = replica_.address().host,
             .numbers = replica_.numbers,
@@ -46,6 +50,10 @@ void RouterPrefill::start(const Request& request, Ended ended) {
             .body = &request.body,
             .headers = request.headers},
            [this](int status, const std::string& reply) { take(status, reply); });
+}
+
+bool RouterPrefill::is_long() const {
+  return static_cast<double>(prompt_bytes_) >= kLongTokens * kBytesPerToken;
 }
 
 void RouterPrefill::check(std::chrono::steady_clock::time_point now) {

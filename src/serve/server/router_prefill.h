@@ -48,6 +48,7 @@ class RouterPrefill {
   void check(std::chrono::steady_clock::time_point now);
 
  private:
+  bool is_long() const;
   void take(int status, const std::string& reply);
 
   RouterReplicas& replicas_;

@@ -18,8 +18,8 @@ using Clock = std::chrono::steady_clock;
 // The timeout of a health check.
 constexpr int kProbeSeconds = 2;
 constexpr size_t kMaxProbeBytes = 64 << 10;
-// Who has computed prompts for others so lately is not asked for answers: the next prompt would keep
-// them waiting.
+// Who has computed long prompts for others so lately is not asked for answers: the next prompt would
+// keep them waiting.
 constexpr std::chrono::seconds kPromptsComeAgain{60};
 
 }  // namespace
@@ -316,8 +316,9 @@ PdServer RouterReplicas::server_of(const RouterReplica& replica,
                                    const DivisionQuestion& question) const {
   const bool has_pages = replica.state && !replica.state->opaque_state.empty();
   const auto now = Clock::now();
-  const bool is_busy = replica.prefills_running > 0 ||
-                       (replica.prefilled && now - *replica.prefilled < kPromptsComeAgain);
+  const bool is_busy =
+      replica.long_prefills_running > 0 ||
+      (replica.long_prefilled && now - *replica.long_prefilled < kPromptsComeAgain);
   PdServer server{.role = replica.role(),
                   .is_up = replica.up && !hangs(replica, now),
                   .may_answer = question.decode != nullptr ? question.decode == &replica

@@ -58,12 +58,13 @@ struct RouterReplica {
   std::optional<std::chrono::steady_clock::time_point> silent_since;
 
   // With disaggregation.
-  std::optional<PdState> state;  // as it last said; nullopt: it does not
-  int64_t changed_bytes = 0;     // of prompt_bytes, since then
-  std::string refusal;           // why it is none of the group; "": it is
-  bool has_complained = false;   // of its state, since the last good one
-  int prefills_running = 0;      // prompts that it computes for others
-  std::optional<std::chrono::steady_clock::time_point> prefilled;  // the last one's end
+  std::optional<PdState> state;   // as it last said; nullopt: it does not
+  int64_t changed_bytes = 0;      // of prompt_bytes, since then
+  std::string refusal;            // why it is none of the group; "": it is
+  bool has_complained = false;    // of its state, since the last good one
+  int prefills_running = 0;       // prompts that it computes for others
+  int long_prefills_running = 0;  // of these, those of kLongTokens
+  std::optional<std::chrono::steady_clock::time_point> long_prefilled;  // the last one's end
   uint64_t prefills = 0, prefill_failures = 0;
   uint64_t alone = 0, divided = 0;  // prompts of requests for text that it answers: computed where
   double predicted_seconds = 0;     // of these, to their first tokens
