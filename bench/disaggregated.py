@@ -31,6 +31,7 @@ prediction: output tokens per second over what `wideep advise --disaggregated` p
 import argparse
 import concurrent.futures
 import contextlib
+import functools
 import json
 import math
 import os
@@ -86,6 +87,10 @@ class Bench:
         self.num_files += 1
         return self.work / f"{self.num_files}-{name}"
 
+    @functools.cached_property
+    def stream_bodies(self):
+        return [self.body(PAGE, self.args.stream_tokens) for _ in range(self.args.streams)]
+
     def body(self, prompt_tokens, max_tokens):
         prompt = [self.rng.randrange(10, self.vocabulary) for _ in range(prompt_tokens)]
         return {"model": NAME, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "ignore_eos": True}
@@ -105,7 +110,8 @@ class Bench:
     @contextlib.contextmanager
     def both_kinds(self, before=()):
         """A server for prompts on the first core, and one for answers on the second. before: of the latter."""
-        with self.served([self.first], "--ranks", "1", "--role", "prefill") as prefill, \
+        prompts = ("--max-num-tokens", str(self.args.chunk), "--role", "prefill")
+        with self.served([self.first], "--ranks", "1", *prompts) as prefill, \
                 self.served([self.second], "--ranks", "1", "--role", "decode", before=before) as decode:
             yield prefill, decode
 
@@ -163,7 +169,8 @@ def p99(values):
 
 
 class Streams:
-    """Answers that run until stop(); each begins again when it ends."""
+    """Answers that run until stop(); each begins again when it ends. The same ones each time: how many experts
+    a step reads depends on its tokens."""
 
     def __init__(self, bench, url):
         args = bench.args
@@ -171,8 +178,7 @@ class Streams:
         self.gaps = []  # (when it began, seconds)
         self.counts = [0] * args.streams
         self.pool = concurrent.futures.ThreadPoolExecutor(args.streams)
-        bodies = [{**bench.body(PAGE, args.stream_tokens), "stream": True, "return_token_ids": True}
-                  for _ in range(args.streams)]
+        bodies = [{**body, "stream": True, "return_token_ids": True} for body in bench.stream_bodies]
         self.running = [self.pool.submit(self.run, number, body) for number, body in enumerate(bodies)]
 
     def run(self, number, body):
@@ -542,6 +548,8 @@ def parsed():
     parser.add_argument("--seconds", type=float, default=60, help="without prompts")
     parser.add_argument("--prompts", type=int, default=3, help="that arrive one after the other")
     parser.add_argument("--prompt-tokens", type=int, default=8192)
+    parser.add_argument("--chunk", type=int, default=512,
+                        help="tokens of a prompt that its server computes at once: pages of the last ones come last")
     parser.add_argument("--short-tokens", type=int, default=64, help="of a short prompt, and of its answer")
     parser.add_argument("--requests", type=int, default=128, help="with short prompts")
     parser.add_argument("--concurrency", type=int, default=16, help="of short and prediction")
