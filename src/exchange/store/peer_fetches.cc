@@ -201,6 +201,11 @@ bool PeerFetches::has_news(const Waiting& fetch, PeerPlace& place) {
   return !news || (news != fetch.news && now >= fetch.asked + fetch.pause);
 }
 
+// Pages of a chunk come together, and after the last ones the end.
+std::chrono::milliseconds PeerFetches::glance_pause(const Waiting& fetch) {
+  return Clock::now() - fetch.news_at < kBusyTime ? kBusyGlancePause : kGlancePause;
+}
+
 bool PeerFetches::may_ask(const Absence& absence, const Waiting& fetch) {
   return absence.outage.may_try(Places::steady_seconds()) ||
          (fetch.so_far.pages > 0 && Clock::now() >= absence.retry_at);
@@ -256,11 +261,13 @@ std::optional<PeerFetches::End> PeerFetches::advance(Waiting& fetch) {
   Peer& peer = **found;
   if (!may_ask(peer.absence, fetch)) return wait_for(peer.absence, fetch);
   if (!has_news(fetch, *peer.place)) {
-    fetch.due = Clock::now() + kGlancePause;
+    fetch.due = Clock::now() + glance_pause(fetch);
     return std::nullopt;
   }
   auto asked = Clock::now();
-  fetch.news = peer.place->news();
+  if (const auto news = std::exchange(fetch.news, peer.place->news()); news != fetch.news) {
+    fetch.news_at = asked;
+  }
   const auto end = ask(fetch, *peer.place);
   Status answer = end.status();
   if (end.ok() && *end == End::kWhole && fetch.order.peer.computes()) {
@@ -270,7 +277,7 @@ std::optional<PeerFetches::End> PeerFetches::advance(Waiting& fetch) {
   const Absence* absence = note_answer(host, peer, answer, asked);
   if (!end.ok()) return wait_for(*absence, fetch);
   const auto now = Clock::now();
-  fetch.due = now + (fetch.news ? std::min(fetch.pause, kGlancePause) : fetch.pause);
+  fetch.due = now + (fetch.news ? std::min(fetch.pause, glance_pause(fetch)) : fetch.pause);
   fetch.asked = now;
   fetch.ask_at = fetch.leaves_pages ? fetch.take_at : now + kLongestSilence;
   return *end;
