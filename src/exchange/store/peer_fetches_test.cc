@@ -103,6 +103,14 @@ class PeerFetchesTest : public testing::Test {
     }
     EXPECT_EQ(fetches.num_pages(ticket), pages);
   }
+  // Nothing ends meanwhile.
+  static void poll_for(PeerFetches& fetches, milliseconds time) {
+    const auto end = PeerFetches::Clock::now() + time;
+    while (PeerFetches::Clock::now() < end) {
+      EXPECT_TRUE(fetches.poll().empty());
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  }
   // Of the next fetch that ends.
   static PeerFetches::Done end_of(PeerFetches& fetches) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -157,16 +165,9 @@ TEST_F(PeerFetchesTest, PagesAreTakenAsTheyCome) {
 TEST_F(PeerFetchesTest, WhatIsSentWhileThePeerComputesIsNotExposed) {
   PeerFetches fetches("class");
   Prompt one = prompt(1, 4), two = prompt(2, 4), three = prompt(3, 1);
-  const auto poll_for = [&](milliseconds time) {
-    const auto end = PeerFetches::Clock::now() + time;
-    while (PeerFetches::Clock::now() < end) {
-      EXPECT_TRUE(fetches.poll().empty());
-      std::this_thread::sleep_for(milliseconds(2));
-    }
-  };
   set("r1", RequestState::kComputes);
   begin(fetches, 1, one);
-  poll_for(milliseconds(300));
+  poll_for(fetches, milliseconds(300));
   for (const Head& head : one.heads) offer(head);
   PeerFetches::Done done = end_of(fetches);
   EXPECT_EQ(done.end, End::kWhole);
@@ -177,10 +178,10 @@ TEST_F(PeerFetchesTest, WhatIsSentWhileThePeerComputesIsNotExposed) {
   // It ended in the middle, and its pages came late.
   set("r2", RequestState::kComputes);
   begin(fetches, 2, two);
-  poll_for(milliseconds(200));
+  poll_for(fetches, milliseconds(200));
   set("r2", RequestState::kEnded);
   const auto ended = PeerFetches::Clock::now();
-  poll_for(milliseconds(300));
+  poll_for(fetches, milliseconds(300));
   for (const Head& head : two.heads) offer(head);
   done = end_of(fetches);
   const std::chrono::duration<double> since = PeerFetches::Clock::now() - ended;
@@ -422,17 +423,10 @@ TEST_F(PeerFetchesTest, APeerOnThisMachineIsAskedWhereSomethingIsNew) {
   set("r1", RequestState::kComputes);
   offer(one.heads[0]);
   wait_for_pages(fetches, 1, 1);
-  const auto poll_for = [&](milliseconds time) {
-    const int before = num_asked;
-    const auto end = std::chrono::steady_clock::now() + time;
-    while (std::chrono::steady_clock::now() < end) {
-      EXPECT_TRUE(fetches.poll().empty());
-      std::this_thread::sleep_for(milliseconds(1));
-    }
-    return num_asked - before;
-  };
-  poll_for(milliseconds(100));  // it knows that more is computed
-  EXPECT_LE(poll_for(milliseconds(600)), 4);
+  poll_for(fetches, milliseconds(100));  // it knows that more is computed
+  const int before = num_asked;
+  poll_for(fetches, milliseconds(600));
+  EXPECT_LE(num_asked - before, 4);
   EXPECT_LE(fetches.next_poll(), PeerFetches::Clock::now() + PeerFetches::kGlancePause);
   offer(one.heads[1]);
   const auto offered = std::chrono::steady_clock::now();
