@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weights/expert_record.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
+#include <span>
 
 #include "base/try.h"
 
@@ -34,8 +37,21 @@ GatedMlp view_expert(const ExpertShape& shape, const std::byte* record, int slic
   return mlp;
 }
 
+std::string expert_part(const ExpertShape& shape, const std::string& prefix, int slice) {
+  const auto form = [](const kernels::PackedShape& matrix) {
+    return fmt::format("{}/{}", kernels::weight_format_name(matrix.format), matrix.group);
+  };
+  return fmt::format("{} [{}, {}] {} {}{} {} of {}", prefix, shape.intermediate, shape.hidden,
+                     form(shape.gate()), form(shape.down()), shape.biased ? " biased" : "", slice,
+                     shape.num_slices);
+}
+
 Status load_expert(const WeightLoader& loader, const ExpertShape& shape, const std::string& prefix,
                    std::byte* record, int slice) {
+  const std::string part = expert_part(shape, prefix, slice);
+  const std::span<std::byte> bytes(record, shape.record_bytes());
+  if (loader.take(part, bytes)) return {};
+  loader.tell(part, bytes);
   const auto pack = [&](const char* name, const kernels::PackedShape& matrix, size_t offset) {
     return loader.pack(prefix + name, matrix,
                        kernels::panels_of_part(matrix, slice, shape.num_slices), record + offset);

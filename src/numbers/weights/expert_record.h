@@ -86,6 +86,9 @@ struct GatedMlp {
 // REQUIRES: record is 64-byte aligned and shape.record_bytes() long.
 GatedMlp view_expert(const ExpertShape& shape, const std::byte* record, int slice = 0);
 
+// The part of a packed file (packed/packed_file.h) that is such a record.
+std::string expert_part(const ExpertShape& shape, const std::string& prefix, int slice);
+
 // Checks "<prefix>.{gate,up,down}_proj.weight", and ".bias" if the shape is biased, and packs the
 // slice into `record` when the loader runs. Errors: as WeightLoader::pack. REQUIRES: as
 // view_expert; `record` stays valid until the loader ran.

@@ -9,8 +9,12 @@
 // and copies its own: only then do they get the bits that they have in the whole matrix.
 #include "weights/weight_loader.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/numa.h"
 #include "base/try.h"
@@ -70,7 +74,54 @@ Status pack_wanted(const StoredMatrix& matrix, const WantedPanels& wanted,
   return {};
 }
 
+std::string floats_part(const std::string& name, const std::vector<int64_t>& shape) {
+  return fmt::format("{} [{}] float32", name, fmt::join(shape, ", "));
+}
+
+std::string rows_part(const std::string& name, int n, int k, Dtype dtype) {
+  return fmt::format("{} [{}, {}] {}", name, n, k, dtype_name(dtype));
+}
+
+std::string matrix_part(const std::string& name, const PackedShape& shape) {
+  return fmt::format("{} [{}, {}] {}/{}", name, shape.n, shape.k,
+                     kernels::weight_format_name(shape.format), shape.group);
+}
+
 }  // namespace
+
+// ---- packed files ----
+
+bool WeightLoader::take(const std::string& name, std::span<std::byte> out) const {
+  const packed::Part* const part = packed_ != nullptr ? packed_->find(name) : nullptr;
+  if (part == nullptr || part->bytes != out.size()) return false;
+  queue_->add({.sources = {packed_->bytes(*part)},
+               .num_units = part->num_pieces(),
+               .load = [file = packed_, name, to = out.data()](int64_t begin, int64_t end) {
+                 for (auto piece = static_cast<int>(begin); piece < static_cast<int>(end);
+                      ++piece) {
+                   WIDEEP_TRY(file->copy_piece(name, piece, to));
+                 }
+                 return Status();
+               }});
+  return true;
+}
+
+void WeightLoader::tell(const std::string& part, std::span<const std::byte> bytes) const {
+  if (tell_) loaded_->push_back({part, bytes});
+}
+
+Status WeightLoader::take_floats(const std::string& name, std::vector<float>& values) const {
+  const packed::Part* const part = packed_ != nullptr ? packed_->find(name) : nullptr;
+  if (part == nullptr) return {};
+  values.resize(part->bytes / sizeof(float));
+  for (int piece = 0; piece < part->num_pieces(); ++piece) {
+    WIDEEP_TRY(packed_->copy_piece(name, piece, reinterpret_cast<std::byte*>(values.data())));
+  }
+  progress_(part->bytes);
+  return {};
+}
+
+// ---- checkpoints ----
 
 MatrixForm WeightLoader::form(const std::string& name, int k) const {
   // A matrix that is stored in the wanted format keeps its groups, so that its codes can be copied.
@@ -100,6 +151,17 @@ MatrixForm WeightLoader::common_form(const std::vector<NameAndWidth>& matrices) 
 
 Result<std::vector<float>> WeightLoader::floats(const std::string& name,
                                                 const std::vector<int64_t>& shape) const {
+  const std::string part = floats_part(name, shape);
+  std::vector<float> values;
+  WIDEEP_TRY(take_floats(part, values));
+  if (!values.empty()) return values;
+  WIDEEP_TRY_ASSIGN(values, stored_floats(name, shape));
+  if (tell_) WIDEEP_TRY(tell_(part, std::as_bytes(std::span(values)), 1.0f));
+  return values;
+}
+
+Result<std::vector<float>> WeightLoader::stored_floats(const std::string& name,
+                                                       const std::vector<int64_t>& shape) const {
   if (shape.size() == 2) {
     const auto n = static_cast<int>(shape[0]), k = static_cast<int>(shape[1]);
     WIDEEP_TRY_ASSIGN(const StoredMatrix matrix, StoredMatrix::open(tensors_, name, n, k));
@@ -118,6 +180,11 @@ Result<std::vector<float>> WeightLoader::floats(const std::string& name,
 
 Status WeightLoader::rows(const std::string& name, int n, int k, Dtype dtype,
                           std::byte* out) const {
+  const std::string part = rows_part(name, n, k, dtype);
+  const std::span<std::byte> bytes(
+      out, static_cast<size_t>(n) * static_cast<size_t>(k) * dtype_bytes(dtype));
+  if (take(part, bytes)) return {};
+  tell(part, bytes);
   if (tensors_.row_sources() != nullptr) return decoded_rows(name, n, k, dtype, out);
   WIDEEP_TRY_ASSIGN(const TensorSlice slice, tensors_.slice(name, {n, k}));
   queue_->add(
@@ -181,12 +248,24 @@ Result<Matrix> WeightLoader::matrix(const std::string& name, int n, int k,
   const PackedShape shape = form.shape(n, k);
   Matrix matrix{base::AlignedBytes(shape.bytes()), {}};
   base::spread_over_numa_nodes(matrix.bytes.data(), matrix.bytes.size());  // read by all ranks
+  const std::string part = matrix_part(name, shape);
+  if (take(part, {matrix.bytes.data(), shape.bytes()})) {
+    matrix.packed = {shape, matrix.bytes.data(), packed_->find(part)->scale};
+    return matrix;
+  }
   WIDEEP_TRY_ASSIGN(const float scale, pack(name, shape, matrix.bytes.data()));
   matrix.packed = {shape, matrix.bytes.data(), scale};
+  if (tell_) loaded_->push_back({part, {matrix.bytes.data(), shape.bytes()}, scale});
   return matrix;
 }
 
-Status WeightLoader::run() const { return queue_->run(pool_, progress_); }
+Status WeightLoader::run() const {
+  WIDEEP_TRY(queue_->run(pool_, progress_));
+  for (const Loaded& each : std::exchange(*loaded_, {})) {
+    WIDEEP_TRY(tell_(each.part, each.bytes, each.scale));
+  }
+  return {};
+}
 
 Matrix WeightLoader::pack_rows(WeightFormat format, const float* rows, int n, int k) {
   const PackedShape shape = kernels::packed_shape(format, n, k);

@@ -7,6 +7,9 @@
 // reported. Large tensors are then loaded together by all threads in run(), directly into their
 // final memory. After an error the loader must not be used any more.
 //
+// What was packed before (packed/packed_file.h) is copied from there, and compared with its hash.
+// What is not there is read from the checkpoint.
+//
 //   WeightLoader loader(checkpoint, format, progress, &pool);
 //   WIDEEP_TRY_ASSIGN(Matrix down, loader.matrix("down.weight", n, k));
 //   loader.run();                                       // now `down` is loaded
@@ -17,12 +20,14 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/aligned_bytes.h"
 #include "base/thread_pool.h"
 #include "kernels/packed_matrix.h"
+#include "packed/packed_file.h"
 #include "weights/load_queue.h"
 #include "weights/stored_matrix.h"
 #include "wideep/status.h"
@@ -44,6 +49,15 @@ class WeightLoader {
       const TensorSource& tensors, std::optional<kernels::WeightFormat> format,
       std::function<void(uint64_t)> progress = [](uint64_t) {}, base::ThreadPool* pool = nullptr)
       : tensors_(tensors), format_(format), progress_(std::move(progress)), pool_(pool) {}
+
+  // Both before anything is loaded.
+  // file: takes parts from there; outlives the loader.
+  void take_from(const packed::PackedFile& file) { packed_ = &file; }
+  // tell: called by floats(), and by run() for all that it has loaded, with what a packed file needs
+  // to have for take_from(). Not for pack(). Errors: become those of the call.
+  using Tell =
+      std::function<Status(const std::string& part, std::span<const std::byte> bytes, float scale)>;
+  void tell_parts(Tell tell) { tell_ = std::move(tell); }
 
   // The dtype of activation rows, and by default of the KV cache, that goes with these weights.
   Dtype row_dtype() const {
@@ -94,7 +108,13 @@ class WeightLoader {
   }
   Result<Matrix> matrix(const std::string& name, int n, int k, const MatrixForm& form) const;
 
-  // Loads everything that was asked for. Errors: as StoredMatrix::pack.
+  // Copies a part of the packed file. False: there is no file, or no such part of so many bytes.
+  bool take(const std::string& part, std::span<std::byte> out) const;
+  // Of a caller that has asked for several things which are one part: for tell_parts().
+  void tell(const std::string& part, std::span<const std::byte> bytes) const;
+
+  // Loads everything that was asked for. Errors: as StoredMatrix::pack; a part of the packed file
+  // differs from its hash.
   Status run() const;
   // As TensorSource: whether what was loaded is of the files that were opened.
   Status check_unchanged() const { return tensors_.check_unchanged(); }
@@ -103,6 +123,16 @@ class WeightLoader {
   static Matrix pack_rows(kernels::WeightFormat format, const float* rows, int n, int k);
 
  private:
+  // A part that run() tells of.
+  struct Loaded {
+    std::string part;
+    std::span<const std::byte> bytes;
+    float scale = 1.0f;
+  };
+
+  Result<std::vector<float>> stored_floats(const std::string& name,
+                                           const std::vector<int64_t>& shape) const;
+  Status take_floats(const std::string& part, std::vector<float>& values) const;
   // rows() of a source that has row_sources().
   Status decoded_rows(const std::string& name, int n, int k, Dtype dtype, std::byte* out) const;
 
@@ -110,7 +140,10 @@ class WeightLoader {
   std::optional<kernels::WeightFormat> format_;
   std::function<void(uint64_t)> progress_;
   base::ThreadPool* pool_;
+  const packed::PackedFile* packed_ = nullptr;
+  Tell tell_;
   std::unique_ptr<LoadQueue> queue_ = std::make_unique<LoadQueue>();
+  std::unique_ptr<std::vector<Loaded>> loaded_ = std::make_unique<std::vector<Loaded>>();
 };
 
 }  // namespace wideep::weights

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "packed/packed_file.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <mutex>
+#include <utility>
+
+#include "base/byte_size.h"
+#include "base/content_hash.h"
+#include "base/try.h"
+#include "formats/files.h"
+#include "formats/json_parse.h"
+
+namespace wideep::packed {
+
+using nlohmann::json;
+
+json to_json(const Part& part) {
+  json value = {part.offset, part.bytes, std::bit_cast<uint32_t>(part.scale)};
+  for (const uint64_t hash : part.hashes) value.push_back(hash);
+  return value;
+}
+
+Result<Part> part_of(const json& value, const std::string& where) {
+  const auto is_number = [](const json& each) { return each.is_number_unsigned(); };
+  if (!value.is_array() || value.size() < 3 || !std::ranges::all_of(value, is_number)) {
+    return invalid_input(fmt::format("{}: expected [offset, bytes, scale, hash, ...], found {}",
+                                     where, formats::describe(value)));
+  }
+  Part part{.offset = value[0].get<uint64_t>(),
+            .bytes = value[1].get<uint64_t>(),
+            .scale = std::bit_cast<float>(static_cast<uint32_t>(value[2].get<uint64_t>())),
+            .hashes = {}};
+  for (size_t i = 3; i < value.size(); ++i) part.hashes.push_back(value[i].get<uint64_t>());
+  constexpr uint64_t kMost = uint64_t{1} << 50;
+  if (part.bytes > kMost || part.offset > kMost || part.offset % kAlignment != 0 ||
+      static_cast<size_t>(part.num_pieces()) != part.hashes.size()) {
+    return invalid_input(
+        fmt::format("{}: {} bytes at {} with {} hashes: expected an offset that is a multiple of "
+                    "{}, and a hash for each {}",
+                    where, part.bytes, part.offset, part.hashes.size(), kAlignment,
+                    base::byte_size(kPieceBytes)));
+  }
+  return part;
+}
+
+Result<PackedFile> PackedFile::open(const std::string& directory,
+                                    const std::string& expected_class) {
+  const std::string path = directory + "/" + kIndexFile;
+  WIDEEP_TRY_ASSIGN(const std::string text, formats::read_file(path));
+  WIDEEP_TRY_ASSIGN(const json index, formats::parse_json(text, path));
+  const auto wrong = [&](const std::string& what) {
+    return invalid_input(
+        fmt::format("{}: {}; remove the directory, and the weights are packed again", path, what));
+  };
+  const auto text_of = [&](const char* key) {
+    const auto found = index.find(key);
+    return found != index.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  if (!index.is_object()) return wrong("expected an object");
+  const json version = index.value("wideep_packed", json());
+  if (version != kVersion) {
+    return wrong(fmt::format("packed weights of version {}, expected {}",
+                             formats::describe(version), kVersion));
+  }
+  if (!expected_class.empty() && text_of("class") != expected_class) {
+    return wrong(
+        fmt::format("packed weights of class '{}', expected '{}': of another model, "
+                    "checkpoint or precision",
+                    text_of("class"), expected_class));
+  }
+  const auto parts = index.find("parts");
+  if (parts == index.end() || !parts->is_object()) return wrong("expected 'parts', an object");
+  PackedFile file;
+  file.directory_ = directory;
+  file.model_ = text_of("model");
+  WIDEEP_TRY_ASSIGN(file.records_, formats::MappedFile::open(file.records_path()));
+  const uint64_t size = file.records_.bytes().size();
+  for (const auto& [name, value] : parts->items()) {
+    WIDEEP_TRY_ASSIGN(Part part, part_of(value, fmt::format("{}: '{}'", path, name)));
+    if (part.offset + part.bytes > size) {
+      return wrong(fmt::format("'{}' ends at byte {} of '{}', which has {}: it was cut short", name,
+                               part.offset + part.bytes, kRecordsFile, size));
+    }
+    file.parts_.emplace(name, std::move(part));
+  }
+  return file;
+}
+
+uint64_t PackedFile::total_bytes() const {
+  uint64_t bytes = 0;
+  for (const auto& [name, part] : parts_) bytes += part.bytes;
+  return bytes;
+}
+
+const Part* PackedFile::find(const std::string& name) const {
+  const auto found = parts_.find(name);
+  return found == parts_.end() ? nullptr : &found->second;
+}
+
+std::span<const std::byte> PackedFile::bytes(const Part& part) const {
+  return records_.bytes().subspan(part.offset, part.bytes);
+}
+
+Status PackedFile::damaged(const std::string& name, int piece) const {
+  return failed(fmt::format(
+      "{}: part '{}' differs from its hash (piece {}): the disk or memory is faulty; remove the "
+      "directory, and the weights are packed again",
+      records_path(), name, piece));
+}
+
+Status PackedFile::copy_piece(const std::string& name, int piece, std::byte* out) const {
+  const Part& part = parts_.at(name);
+  const uint64_t at = static_cast<uint64_t>(piece) * kPieceBytes;
+  const uint64_t hash = base::copy_and_hash(bytes(part).data() + at, out + at,
+                                            part.piece_bytes(piece), [] { return true; });
+  return hash == part.hashes[static_cast<size_t>(piece)] ? Status() : damaged(name, piece);
+}
+
+Status PackedFile::verify(base::ThreadPool& threads,
+                          const std::function<void(uint64_t bytes)>& progress) const {
+  struct Piece {
+    const std::string* name;
+    const Part* part;
+    int index;
+  };
+  std::vector<Piece> pieces;
+  for (const auto& [name, part] : parts_) {
+    for (int i = 0; i < part.num_pieces(); ++i) pieces.push_back({&name, &part, i});
+  }
+  std::mutex mutex;
+  int64_t num_damaged = 0;
+  int64_t first = 0;
+  threads.parallel_for(static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const Piece& piece = pieces[static_cast<size_t>(i)];
+      const uint64_t size = piece.part->piece_bytes(piece.index);
+      const std::byte* from =
+          bytes(*piece.part).data() + static_cast<uint64_t>(piece.index) * kPieceBytes;
+      const bool is_whole =
+          base::content_hash(from, size) == piece.part->hashes[static_cast<size_t>(piece.index)];
+      const std::lock_guard lock(mutex);
+      progress(size);
+      if (is_whole) continue;
+      first = num_damaged++ == 0 ? i : std::min(first, i);
+    }
+  });
+  if (num_damaged == 0) return {};
+  const Piece& piece = pieces[static_cast<size_t>(first)];
+  return failed(fmt::format("{} of {} pieces are damaged; the first: {}", num_damaged,
+                            pieces.size(), damaged(*piece.name, piece.index).message()));
+}
+
+}  // namespace wideep::packed

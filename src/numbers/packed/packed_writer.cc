@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `progress` has a line for what is written, and one for each step that has ended: its parts, and
+// where the next ones begin. A step's records are on the disk before its line is, so that a line
+// never says more than is there, and a line that is cut short is a step that did not end.
+#include "packed/packed_writer.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "base/byte_size.h"
+#include "base/content_hash.h"
+#include "base/try.h"
+#include "formats/files.h"
+#include "formats/json_parse.h"
+#include "formats/new_directories.h"
+
+namespace wideep::packed {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kProgressFile = "progress";
+
+uint64_t aligned(uint64_t offset) { return (offset + kAlignment - 1) / kAlignment * kAlignment; }
+
+json json_of(const std::map<std::string, Part>& parts) {
+  json all = json::object();
+  for (const auto& [name, part] : parts) all[name] = to_json(part);
+  return all;
+}
+
+// All bytes, at `at`. Returns what errno says; 0: all are written.
+int write_all(int fd, std::span<const std::byte> bytes, uint64_t at) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(at));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return count < 0 ? errno : EIO;
+    bytes = bytes.subspan(static_cast<size_t>(count));
+    at += static_cast<uint64_t>(count);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Result<PackedWriter> PackedWriter::open(const std::string& directory, Options options) {
+  PackedWriter writer(directory, std::move(options));
+  std::error_code error;
+  if (fs::exists(directory, error)) {
+    return invalid_input(fmt::format("{}: exists already", directory));
+  }
+  fs::create_directories(fs::path(writer.unfinished()), error);
+  if (error) {
+    return invalid_input(
+        fmt::format("{}: cannot be created: {}", writer.unfinished(), error.message()));
+  }
+  WIDEEP_TRY(writer.lock());
+  WIDEEP_TRY(writer.resume());
+  WIDEEP_TRY(writer.check_room());
+  return writer;
+}
+
+PackedWriter::PackedWriter(PackedWriter&& other) noexcept
+    : directory_(std::move(other.directory_)),
+      options_(std::move(other.options_)),
+      records_(std::exchange(other.records_, -1)),
+      progress_(std::exchange(other.progress_, -1)),
+      end_(other.end_),
+      parts_(std::move(other.parts_)),
+      added_(std::move(other.added_)),
+      steps_(std::move(other.steps_)) {}
+
+PackedWriter::~PackedWriter() { close(); }
+
+void PackedWriter::close() {
+  for (int* fd : {&records_, &progress_}) {
+    if (*fd >= 0) ::close(std::exchange(*fd, -1));
+  }
+}
+
+Status PackedWriter::failure(const std::string& what) {
+  const int error = errno;
+  return failed(fmt::format("{}: {}: {}", unfinished(), what, std::strerror(error)));
+}
+
+// The lock ends with the process.
+Status PackedWriter::lock() {
+  progress_ = ::open(path(kProgressFile).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (progress_ < 0) return failure("cannot be written");
+  if (::flock(progress_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    close();
+    return invalid_input(fmt::format(
+        "{}: another process is writing it; start again when it has ended", unfinished()));
+  }
+  records_ = ::open(path(kRecordsFile).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  return records_ < 0 ? failure("cannot be written") : Status();
+}
+
+// What an earlier process has written, if it is of the same class.
+Status PackedWriter::resume() {
+  WIDEEP_TRY_ASSIGN(const std::string text, formats::read_file(path(kProgressFile)));
+  size_t begin = 0, end = text.find('\n');
+  bool is_same = false;
+  for (; end != std::string::npos; begin = end + 1, end = text.find('\n', begin)) {
+    const auto line = formats::parse_json(text.substr(begin, end - begin), path(kProgressFile));
+    if (!line.ok() || !line->is_object()) break;
+    if (begin == 0) {
+      is_same = line->value("wideep_packed", 0) == kVersion &&
+                line->value("class", std::string()) == options_.record_class;
+      if (!is_same) break;
+      continue;
+    }
+    for (const auto& [name, value] : line->at("parts").items()) {
+      WIDEEP_TRY_ASSIGN(parts_[name], part_of(value, path(kProgressFile)));
+    }
+    steps_.insert(line->value("step", std::string()));
+    end_ = line->value("end", uint64_t{0});
+  }
+  if (!is_same) return start();
+  if (::ftruncate(progress_, static_cast<off_t>(begin)) != 0 ||
+      ::ftruncate(records_, static_cast<off_t>(end_)) != 0 || ::lseek(progress_, 0, SEEK_END) < 0) {
+    return failure("cannot be written");
+  }
+  return {};
+}
+
+Status PackedWriter::start() {
+  parts_.clear();
+  steps_.clear();
+  end_ = 0;
+  if (::ftruncate(progress_, 0) != 0 || ::ftruncate(records_, 0) != 0 ||
+      ::lseek(progress_, 0, SEEK_SET) < 0) {
+    return failure("cannot be written");
+  }
+  const json first = {{"wideep_packed", kVersion}, {"class", options_.record_class}};
+  const std::string line = first.dump() + "\n";
+  if (::write(progress_, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+    return failure("cannot be written");
+  }
+  return {};
+}
+
+Status PackedWriter::check_room() const {
+  struct statvfs at{};
+  if (options_.expected_bytes <= end_ || ::statvfs(unfinished().c_str(), &at) != 0) return {};
+  const uint64_t room = uint64_t{at.f_bavail} * at.f_frsize;
+  const uint64_t needed = options_.expected_bytes - end_;
+  if (room >= needed) return {};
+  return failed(fmt::format("{}: needs {} more, and the disk has room for {}", unfinished(),
+                            base::byte_size(needed), base::byte_size(room)));
+}
+
+Status PackedWriter::write(std::span<const std::byte> bytes, uint64_t at) {
+  const int error = write_all(records_, bytes, at);
+  if (error == 0) return {};
+  errno = error;
+  Status status = failure(fmt::format("{} cannot be written", kRecordsFile));
+  if (error != ENOSPC && error != EDQUOT) return status;
+  close();
+  std::error_code ignored;
+  fs::remove_all(unfinished(), ignored);
+  return status;
+}
+
+Status PackedWriter::add(const std::string& name, std::span<const std::byte> bytes, float scale) {
+  Part part{.offset = aligned(end_), .bytes = bytes.size(), .scale = scale, .hashes = {}};
+  if (has_part(name)) {
+    return invalid_input(fmt::format("{}: part '{}' is there already", unfinished(), name));
+  }
+  for (int piece = 0; piece < part.num_pieces(); ++piece) {
+    const auto begin = static_cast<size_t>(piece) * kPieceBytes;
+    part.hashes.push_back(base::content_hash(bytes.data() + begin, part.piece_bytes(piece)));
+  }
+  WIDEEP_TRY(write(bytes, part.offset));
+  end_ = part.offset + part.bytes;
+  added_.emplace(name, std::move(part));
+  return {};
+}
+
+Status PackedWriter::end(const std::string& step) {
+  // Whole pages can be read without the page cache.
+  end_ = aligned(end_);
+  if (::ftruncate(records_, static_cast<off_t>(end_)) != 0 || ::fdatasync(records_) != 0) {
+    return failure(fmt::format("{} cannot be written", kRecordsFile));
+  }
+  const json line = {{"step", step}, {"end", end_}, {"parts", json_of(added_)}};
+  const std::string text = line.dump() + "\n";
+  if (::write(progress_, text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
+      ::fdatasync(progress_) != 0) {
+    return failure(fmt::format("{} cannot be written", kProgressFile));
+  }
+  parts_.merge(added_);
+  added_.clear();
+  steps_.insert(step);
+  return {};
+}
+
+Status PackedWriter::finish() {
+  const json index = {{"wideep_packed", kVersion},
+                      {"model", options_.model},
+                      {"class", options_.record_class},
+                      {"parts", json_of(parts_)}};
+  WIDEEP_TRY(formats::write_file(path(kIndexFile), index.dump(1)));
+  std::error_code error;
+  fs::remove(path(kProgressFile), error);
+  fs::rename(unfinished(), directory_, error);
+  if (error) {
+    return failed(
+        fmt::format("{}: cannot be renamed to {}: {}", unfinished(), directory_, error.message()));
+  }
+  close();
+  return {};
+}
+
+}  // namespace wideep::packed
