@@ -71,6 +71,7 @@ void add_figure_optimizations_command(command_line::Command figures, Status* sta
 void add_figure_pareto_command(command_line::Command figures, Status* status);
 void add_figure_sent_tokens_command(command_line::Command figures, Status* status);
 void add_quantize_command(command_line::Command app, Status* status);
+void add_pack_command(command_line::Command app, Status* status);
 // wideep man, wideep completions: of all commands of the program, which must outlive the run
 void add_describe_commands(const command_line::Program& program, Status* status);
 

@@ -60,7 +60,8 @@ constexpr AddCommand kFigures[] = {
     tools::add_figure_movable_experts_command, tools::add_figure_ngram_command,
     tools::add_figure_optimizations_command,   tools::add_figure_pareto_command,
     tools::add_figure_sent_tokens_command};
-constexpr AddCommand kLastCommands[] = {tools::add_doctor_command, tools::add_quantize_command};
+constexpr AddCommand kLastCommands[] = {tools::add_doctor_command, tools::add_quantize_command,
+                                        tools::add_pack_command};
 
 // Commands whose first word they share.
 struct Group {

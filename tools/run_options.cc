@@ -243,6 +243,11 @@ void add_rank_run_options(command_line::Command command, RankRunOptions* options
       "--random-weights", options->random_weights,
       "Random weights, to measure speed: only the model's config.json and tokenizer.json are read");
   command
+      .add_option("--packed-cache", options->packed_cache,
+                  "Directory for packed weights, as kernels read them: written at the first start, "
+                  "taken from there at the others (wideep pack writes it beforehand)")
+      .path();
+  command
       .add_option(
           "--iteration-log", options->iteration_log,
           "File to which each iteration appends one line of JSON: queue, tokens, KV cache, balance")
@@ -320,6 +325,7 @@ Status apply_rank_run_options(const RankRunOptions& options, bool log_notes, run
   run->threads_per_rank = options.threads_per_rank;
   WIDEEP_TRY_ASSIGN(run->profile, profile_request(options));
   WIDEEP_TRY_ASSIGN(run->perfect_router, read_perfect_router(options.perfect_router));
+  run->packed_cache = options.packed_cache;
   if (options.random_weights) run->random_weights = kRandomWeightsSeed;
   WIDEEP_TRY(apply_iteration_log(options, run));
   WIDEEP_TRY(apply_recording(options, alone, run));

@@ -27,6 +27,7 @@ struct RankRunOptions {
   std::string profile_output;  // empty: profile.json
   bool perfect_router = false;
   bool random_weights = false;
+  std::string packed_cache;
   std::string iteration_log;  // empty: none
   std::optional<int64_t> iteration_log_max_mib;
   RecordOptions record;

@@ -241,6 +241,7 @@ class Rank {
               // Where members may change, each rank has a pipe of its own.
               seat.may_change() ? nullptr : seat.bridge()),
         limits_(plan_.limits) {
+    if (run.packed() != nullptr) loader_.take_from(*run.packed());
     if (run.vocabulary() != nullptr) constraints_.emplace(*run.vocabulary());
   }
 

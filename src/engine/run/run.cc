@@ -146,6 +146,7 @@ Result<std::unique_ptr<Run>> Run::prepare(const RunOptions& options, Result<RunI
   run->settings_ = std::move(settings);
   run->record_class_ = std::move(class_of_records);
   run->looks_for_prompts_ = options.keeps_prompts() || can_take_pages(options, run->plan_);
+  WIDEEP_TRY(agree_on(options, run->prepare_packed()));
   WIDEEP_TRY(agree_on(options, run->prepare_places()));
   WIDEEP_TRY(agree_on(options, run->prepare_recording()));
   WIDEEP_TRY(agree_on(options, run->make_shared_memory()));
@@ -224,7 +225,9 @@ Status Run::load(const std::function<void(uint64_t)>& on_bytes) {
         started != nullptr ? 1 : plan_.ranks_of_nodes[static_cast<size_t>(this_node(options_))];
     const int threads = ranks * plan_.threads.threads_per_rank;
     base::ThreadPool pool(std::min(threads, base::read_machine().usable_cores()));
-    const weights::WeightLoader loader(inputs_.tensors(), options_.format, on_bytes, &pool);
+    WIDEEP_TRY(write_packed(pool, on_bytes));
+    weights::WeightLoader loader(inputs_.tensors(), options_.format, on_bytes, &pool);
+    if (packed_) loader.take_from(*packed_);
     std::optional<parallel::LayerRange> layers;
     if (started != nullptr) layers = plan_.layers_of(started->rank());
     WIDEEP_TRY_ASSIGN(weights_, model::ModelWeights::load(plan_.model.config, loader, layers));
@@ -237,6 +240,51 @@ Status Run::load(const std::function<void(uint64_t)>& on_bytes) {
     return {};
   };
   return agree_on(options_, load_here());
+}
+
+// ---- packed weights ----
+
+model::PackOrder Run::pack_order(base::ThreadPool* threads) const {
+  return {.config = plan_.model.config,
+          .tensors = inputs_.tensors(),
+          .format = options_.format,
+          .num_slices = plan_.dispatch.num_slices,
+          .threads = threads};
+}
+
+Status Run::prepare_packed() {
+  if (options_.packed_cache.empty()) return {};
+  packed_place_ = packed_place(options_.packed_cache, options_, inputs_);
+  WIDEEP_TRY_ASSIGN(packed_, open_packed(*packed_place_, pack_order(nullptr)));
+  return {};
+}
+
+// By one process of a node; the others wait. Who cannot write it takes the checkpoint, as without.
+Status Run::write_packed(base::ThreadPool& threads, const std::function<void(uint64_t)>& on_bytes) {
+  if (!packed_place_) return {};
+  const transport::StartedRanks* const started = options_.started;
+  if (!packed_ && (started == nullptr || started->is_first_of_node())) {
+    model::PackOrder order = pack_order(&threads);
+    order.progress = on_bytes;
+    const Status written = run::write_packed(*packed_place_, order);
+    if (!written.ok()) {
+      log::warn("--packed-cache: {}; weights are taken from the checkpoint", written.message());
+    }
+  }
+  // Nodes may have it or not.
+  WIDEEP_TRY(agree_on(options_, {}));
+  if (!packed_) {
+    WIDEEP_TRY_ASSIGN(packed_, open_packed(*packed_place_, pack_order(nullptr)));
+  }
+  return {};
+}
+
+// A packed file that is missing is written from the checkpoint, and then read.
+uint64_t Run::bytes_to_load() const {
+  const uint64_t stored = run::bytes_to_load(inputs_, plan_.balances_online());
+  if (!packed_place_) return stored;
+  const uint64_t packed = packed_bytes(pack_order(nullptr));
+  return packed_ ? packed : stored + packed;
 }
 
 Status Run::write_trace() const {

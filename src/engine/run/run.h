@@ -22,6 +22,7 @@
 #include "base/trace.h"
 #include "formats/new_directories.h"
 #include "model/model.h"
+#include "run/packed_weights.h"
 #include "run/run_inputs.h"
 #include "run/run_plan.h"
 
@@ -71,7 +72,10 @@ class Run {
   const transport::Settings& settings() const { return settings_; }
   // REQUIRES: RunOptions::needs_tokenizer, or the model has one.
   const tokenizer::Tokenizer& tokenizer() const { return inputs_.tokenizer.value(); }
-  uint64_t bytes_to_load() const { return run::bytes_to_load(inputs_, plan_.balances_online()); }
+  // By all processes of load() and of the ranks.
+  uint64_t bytes_to_load() const;
+  // From which weights are taken, once load() has begun; null: from the checkpoint.
+  const packed::PackedFile* packed() const { return packed_ ? &*packed_ : nullptr; }
 
   // Whether the file of RunOptions::routing_log is of this run, not of an earlier one.
   bool has_written_routing_log() const;
@@ -87,11 +91,16 @@ class Run {
   Status make_shared_memory();
   Status prepare_recording();
   Status check_memory() const;
+  Status prepare_packed();
+  Status write_packed(base::ThreadPool& threads, const std::function<void(uint64_t)>& on_bytes);
+  model::PackOrder pack_order(base::ThreadPool* threads) const;
 
   const RunOptions& options_;
   RunInputs inputs_;
   RunPlan plan_;
   transport::Settings settings_;
+  std::optional<PackedPlace> packed_place_;
+  std::optional<packed::PackedFile> packed_;
   model::ModelWeights weights_;
   std::shared_ptr<const grammar::Vocabulary> vocabulary_;
   std::vector<OnlineParts> online_;

@@ -42,6 +42,9 @@ struct RunOptions {
   int threads_per_rank = 0;           // 0: cores / ranks, at least 1
   // Of matrices in memory; nullopt: as they are stored, floats in bf16.
   std::optional<kernels::WeightFormat> format;
+  // Directory for packed files (run/packed_weights.h), from which weights are taken; one that is
+  // missing there is written at the start. "": none.
+  std::string packed_cache;
   int prefill_chunk = 0;  // tokens; 0: max_num_tokens
   // Pages of a rank's KV cache if kv_cache_config.max_tokens is not set: what the caller's requests
   // need. nullopt: what max_batch_size sequences of full length need, but at most cache_share of

@@ -71,11 +71,15 @@ Result<PackedFile> PackedFile::open(const std::string& directory,
                     "checkpoint or precision",
                     text_of("class"), expected_class));
   }
-  const auto parts = index.find("parts");
+  const auto parts = index.find("parts"), steps = index.find("steps");
+  if (steps == index.end() || !steps->is_array()) return wrong("expected 'steps', a list");
   if (parts == index.end() || !parts->is_object()) return wrong("expected 'parts', an object");
   PackedFile file;
   file.directory_ = directory;
   file.model_ = text_of("model");
+  for (const json& step : *steps) {
+    if (step.is_string()) file.steps_.insert(step.get<std::string>());
+  }
   WIDEEP_TRY_ASSIGN(file.records_, formats::MappedFile::open(file.records_path()));
   const uint64_t size = file.records_.bytes().size();
   for (const auto& [name, value] : parts->items()) {

@@ -4,14 +4,15 @@
 // reads the checkpoint nor packs it again:
 //
 //   records     the parts, one behind the other, each from a multiple of 4,096 bytes on
-//   index.json  {"wideep_packed": 1, "model": "...", "class": "...",
+//   index.json  {"wideep_packed": 1, "model": "...", "class": "...", "steps": ["...", ...],
 //                "parts": {"<name>": [offset, bytes, scale, hash, ...], ...}}
 //
 // A part is whatever the loader was asked for: a packed matrix, rows, numbers, or the record of an
 // expert. Its hashes (base/content_hash.h) are of pieces of kPieceBytes each: nothing is used that
 // does not have them. scale: the bits of a float32 (PackedMatrix::scale). The class says everything
-// that decides the bytes of the parts; files of another one are refused. index.json is written last:
-// a directory without it is not finished.
+// that decides the bytes of the parts; files of another one are refused. A step is what was written
+// together. index.json is written last: a directory without it is not finished. More steps may be
+// added later; who has opened the file before does not see them.
 //
 // Thread safety: immutable after open.
 #pragma once
@@ -22,6 +23,7 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -62,6 +64,7 @@ class PackedFile {
   const std::string& model() const { return model_; }
   std::string records_path() const { return directory_ + "/" + kRecordsFile; }
   const std::map<std::string, Part>& parts() const { return parts_; }
+  const std::set<std::string>& steps() const { return steps_; }
   uint64_t total_bytes() const;  // of all parts
 
   // nullptr: there is no such part.
@@ -82,6 +85,7 @@ class PackedFile {
 
   std::string directory_, model_;
   std::map<std::string, Part> parts_;
+  std::set<std::string> steps_;
   formats::MappedFile records_;
 };
 

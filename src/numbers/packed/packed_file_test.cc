@@ -178,7 +178,30 @@ TEST_F(PackedFileTest, OneProcessWrites) {
   EXPECT_THAT(writer().status().message(), HasSubstr("another process is writing it"));
   ASSERT_TRUE(write_step(*first, 0).ok());
   ASSERT_TRUE(first->finish().ok());
-  EXPECT_THAT(writer().status().message(), HasSubstr("exists already"));
+  EXPECT_TRUE(writer().ok());
+}
+
+// Who has opened the file before keeps what it has.
+TEST_F(PackedFileTest, StepsAreAddedLater) {
+  write(2);
+  const auto before = PackedFile::open(directory_, "class a");
+  ASSERT_TRUE(before.ok());
+  EXPECT_THAT(writer("class b").status().message(), HasSubstr("expected 'class b'"));
+  {
+    auto more = writer();
+    ASSERT_TRUE(more.ok()) << more.status().message();
+    EXPECT_TRUE(more->has("1"));
+    ASSERT_TRUE(write_step(*more, 2).ok());
+    ASSERT_TRUE(write_step(*more, 3, false).ok());
+  }
+  expect_parts(*PackedFile::open(directory_, "class a"), 2);  // not yet
+  auto rest = writer();
+  EXPECT_TRUE(rest->has("2"));
+  EXPECT_FALSE(rest->has("3"));
+  ASSERT_TRUE(write_step(*rest, 3).ok());
+  ASSERT_TRUE(rest->finish().ok());
+  expect_parts(*PackedFile::open(directory_, "class a"), 4);
+  expect_parts(*before, 2);
 }
 
 TEST_F(PackedFileTest, ADiskWithoutRoomIsAnErrorBeforeAnythingIsRead) {
@@ -195,11 +218,14 @@ TEST_F(PackedFileTest, OthersAreRefused) {
                                               HasSubstr("remove the directory")));
   fs::resize_file(directory_ + "/records", 4096);
   EXPECT_THAT(error_of_open(), AllOf(HasSubstr("which has 4096"), HasSubstr("cut short")));
+  overwrite("index.json", R"({"wideep_packed": 1})");
+  EXPECT_THAT(error_of_open(), HasSubstr("expected 'steps'"));
   overwrite("index.json", R"({"wideep_packed": 99})");
   EXPECT_THAT(error_of_open(), HasSubstr("version 99, expected 1"));
   for (const char* part : {"[1, 2, 3, 4]", "[0, 2, 3]", "[0, -1, 3]", "7", "[0, 1, 2, \"x\"]",
                            "[18446744073709547520, 8192, 0, 1]"}) {
-    overwrite("index.json", std::string(R"({"wideep_packed": 1, "parts": {"p": )") + part + "}}");
+    overwrite("index.json",
+              std::string(R"({"wideep_packed": 1, "steps": [], "parts": {"p": )") + part + "}}");
     EXPECT_THAT(error_of_open(), HasSubstr("'p'")) << part;
   }
   overwrite("index.json", "{");

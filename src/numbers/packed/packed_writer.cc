@@ -58,25 +58,37 @@ int write_all(int fd, std::span<const std::byte> bytes, uint64_t at) {
 Result<PackedWriter> PackedWriter::open(const std::string& directory, Options options) {
   PackedWriter writer(directory, std::move(options));
   std::error_code error;
-  if (fs::exists(directory, error)) {
-    return invalid_input(fmt::format("{}: exists already", directory));
-  }
-  fs::create_directories(fs::path(writer.unfinished()), error);
+  const bool is_finished = fs::exists(directory, error);
+  writer.at_ = is_finished ? directory : directory + ".unfinished";
+  fs::create_directories(fs::path(writer.at_), error);
   if (error) {
-    return invalid_input(
-        fmt::format("{}: cannot be created: {}", writer.unfinished(), error.message()));
+    return invalid_input(fmt::format("{}: cannot be created: {}", writer.at_, error.message()));
   }
   WIDEEP_TRY(writer.lock());
+  if (is_finished) WIDEEP_TRY(writer.read_finished());
   WIDEEP_TRY(writer.resume());
   WIDEEP_TRY(writer.check_room());
   return writer;
 }
 
+Status PackedWriter::read_finished() {
+  WIDEEP_TRY_ASSIGN(const PackedFile file, PackedFile::open(directory_, options_.record_class));
+  steps_ = file.steps();
+  parts_ = file.parts();
+  for (const auto& [name, part] : parts_) {
+    finished_ = std::max(finished_, aligned(part.offset + part.bytes));
+  }
+  end_ = finished_;
+  return {};
+}
+
 PackedWriter::PackedWriter(PackedWriter&& other) noexcept
     : directory_(std::move(other.directory_)),
+      at_(std::move(other.at_)),
       options_(std::move(other.options_)),
       records_(std::exchange(other.records_, -1)),
       progress_(std::exchange(other.progress_, -1)),
+      finished_(other.finished_),
       end_(other.end_),
       parts_(std::move(other.parts_)),
       added_(std::move(other.added_)),
@@ -92,7 +104,7 @@ void PackedWriter::close() {
 
 Status PackedWriter::failure(const std::string& what) {
   const int error = errno;
-  return failed(fmt::format("{}: {}: {}", unfinished(), what, std::strerror(error)));
+  return failed(fmt::format("{}: {}: {}", at_, what, std::strerror(error)));
 }
 
 // The lock ends with the process.
@@ -101,8 +113,8 @@ Status PackedWriter::lock() {
   if (progress_ < 0) return failure("cannot be written");
   if (::flock(progress_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     close();
-    return invalid_input(fmt::format(
-        "{}: another process is writing it; start again when it has ended", unfinished()));
+    return invalid_input(
+        fmt::format("{}: another process is writing it; start again when it has ended", at_));
   }
   records_ = ::open(path(kRecordsFile).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   return records_ < 0 ? failure("cannot be written") : Status();
@@ -118,7 +130,8 @@ Status PackedWriter::resume() {
     if (!line.ok() || !line->is_object()) break;
     if (begin == 0) {
       is_same = line->value("wideep_packed", 0) == kVersion &&
-                line->value("class", std::string()) == options_.record_class;
+                line->value("class", std::string()) == options_.record_class &&
+                line->value("begin", uint64_t{0}) == finished_;
       if (!is_same) break;
       continue;
     }
@@ -137,14 +150,12 @@ Status PackedWriter::resume() {
 }
 
 Status PackedWriter::start() {
-  parts_.clear();
-  steps_.clear();
-  end_ = 0;
-  if (::ftruncate(progress_, 0) != 0 || ::ftruncate(records_, 0) != 0 ||
+  if (::ftruncate(progress_, 0) != 0 || ::ftruncate(records_, static_cast<off_t>(finished_)) != 0 ||
       ::lseek(progress_, 0, SEEK_SET) < 0) {
     return failure("cannot be written");
   }
-  const json first = {{"wideep_packed", kVersion}, {"class", options_.record_class}};
+  const json first = {
+      {"wideep_packed", kVersion}, {"class", options_.record_class}, {"begin", finished_}};
   const std::string line = first.dump() + "\n";
   if (::write(progress_, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
     return failure("cannot be written");
@@ -154,11 +165,12 @@ Status PackedWriter::start() {
 
 Status PackedWriter::check_room() const {
   struct statvfs at{};
-  if (options_.expected_bytes <= end_ || ::statvfs(unfinished().c_str(), &at) != 0) return {};
+  const uint64_t resumed = end_ - finished_;
+  if (options_.expected_bytes <= resumed || ::statvfs(at_.c_str(), &at) != 0) return {};
   const uint64_t room = uint64_t{at.f_bavail} * at.f_frsize;
-  const uint64_t needed = options_.expected_bytes - end_;
+  const uint64_t needed = options_.expected_bytes - resumed;
   if (room >= needed) return {};
-  return failed(fmt::format("{}: needs {} more, and the disk has room for {}", unfinished(),
+  return failed(fmt::format("{}: needs {} more, and the disk has room for {}", at_,
                             base::byte_size(needed), base::byte_size(room)));
 }
 
@@ -167,17 +179,25 @@ Status PackedWriter::write(std::span<const std::byte> bytes, uint64_t at) {
   if (error == 0) return {};
   errno = error;
   Status status = failure(fmt::format("{} cannot be written", kRecordsFile));
-  if (error != ENOSPC && error != EDQUOT) return status;
-  close();
-  std::error_code ignored;
-  fs::remove_all(unfinished(), ignored);
+  if (error == ENOSPC || error == EDQUOT) remove_added();
   return status;
+}
+
+void PackedWriter::remove_added() {
+  std::error_code ignored;
+  if (is_new()) {
+    fs::remove_all(at_, ignored);
+  } else {
+    [[maybe_unused]] const int cut = ::ftruncate(records_, static_cast<off_t>(finished_));
+    fs::remove(path(kProgressFile), ignored);
+  }
+  close();
 }
 
 Status PackedWriter::add(const std::string& name, std::span<const std::byte> bytes, float scale) {
   Part part{.offset = aligned(end_), .bytes = bytes.size(), .scale = scale, .hashes = {}};
   if (has_part(name)) {
-    return invalid_input(fmt::format("{}: part '{}' is there already", unfinished(), name));
+    return invalid_input(fmt::format("{}: part '{}' is there already", at_, name));
   }
   for (int piece = 0; piece < part.num_pieces(); ++piece) {
     const auto begin = static_cast<size_t>(piece) * kPieceBytes;
@@ -211,14 +231,14 @@ Status PackedWriter::finish() {
   const json index = {{"wideep_packed", kVersion},
                       {"model", options_.model},
                       {"class", options_.record_class},
+                      {"steps", steps_},
                       {"parts", json_of(parts_)}};
   WIDEEP_TRY(formats::write_file(path(kIndexFile), index.dump(1)));
   std::error_code error;
   fs::remove(path(kProgressFile), error);
-  fs::rename(unfinished(), directory_, error);
+  if (is_new()) fs::rename(at_, directory_, error);
   if (error) {
-    return failed(
-        fmt::format("{}: cannot be renamed to {}: {}", unfinished(), directory_, error.message()));
+    return failed(fmt::format("{}: cannot be renamed to {}: {}", at_, directory_, error.message()));
   }
   close();
   return {};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Writes the directory of a PackedFile, in steps. What a step has written counts when it has ended,
-// and stays where the process dies, so that the next writer goes on behind it. Until finish() the
-// directory is called "<directory>.unfinished", and one process writes it.
+// and stays where the process dies, so that the next writer goes on behind it. Until the first
+// finish() the directory is called "<directory>.unfinished". One process writes it at a time.
 //
 //   WIDEEP_TRY_ASSIGN(PackedWriter writer, PackedWriter::open(directory, {...}));
 //   for each step:
@@ -11,8 +11,8 @@
 //     WIDEEP_TRY(writer.end(step));
 //   return writer.finish();
 //
-// A disk that is full ends the writing with an error, and what was written is removed: it would
-// only be in the way of what the disk is needed for.
+// A disk that is full ends the writing with an error, and what was written since the last finish()
+// is removed: it would only be in the way of what the disk is needed for.
 //
 // Thread safety: one thread.
 #pragma once
@@ -34,9 +34,10 @@ class PackedWriter {
   struct Options {
     std::string model;            // for people
     std::string record_class;     // as PackedFile::open() expects it
-    uint64_t expected_bytes = 0;  // of all parts, for an early error; 0: not known
+    uint64_t expected_bytes = 0;  // that are added, for an early error; 0: not known
   };
-  // Errors (invalid input): the directory exists, or cannot be made; another process writes it.
+  // Errors (invalid input): the directory cannot be made, or has another class; another process
+  // writes it.
   // Errors (failed): there is less room than expected_bytes.
   static Result<PackedWriter> open(const std::string& directory, Options options);
   PackedWriter(PackedWriter&& other) noexcept;
@@ -58,19 +59,22 @@ class PackedWriter {
  private:
   PackedWriter(std::string directory, Options options)
       : directory_(std::move(directory)), options_(std::move(options)) {}
-  std::string unfinished() const { return directory_ + ".unfinished"; }
-  std::string path(const char* file) const { return unfinished() + "/" + file; }
+  std::string path(const char* file) const { return at_ + "/" + file; }
+  bool is_new() const { return at_ != directory_; }
   Status lock();
+  Status read_finished();
   Status resume();
   Status start();
+  void remove_added();
   Status check_room() const;
   Status write(std::span<const std::byte> bytes, uint64_t at);
   Status failure(const std::string& what);
   void close();
 
-  std::string directory_;
+  std::string directory_, at_;  // where it will be, and where it is
   Options options_;
   int records_ = -1, progress_ = -1;   // descriptors; the lock is on the latter
+  uint64_t finished_ = 0;              // bytes of records that index.json knows
   uint64_t end_ = 0;                   // of all parts that are added
   std::map<std::string, Part> parts_;  // of steps that have ended
   std::map<std::string, Part> added_;  // since

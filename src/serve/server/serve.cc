@@ -978,7 +978,7 @@ struct NodeRun {
 Status prepare_node(const run::RunOptions& options, run::RunView& view,
                     const base::ServiceNotifier& manager, NodeRun* node) {
   WIDEEP_TRY_ASSIGN(node->run, run::Run::prepare(options));
-  const uint64_t all = run::bytes_to_load(node->run->inputs(), node->run->plan().balances_online());
+  const uint64_t all = node->run->bytes_to_load();
   run::LoadingProgress loading(view, all);
   LoadingText text(all);
   WIDEEP_TRY(node->run->load([&](uint64_t bytes) {
