@@ -6,6 +6,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/named_thread.h"
+
 namespace wideep::online {
 namespace {
 
@@ -18,21 +20,12 @@ bool set_nice(pid_t thread, int nice) {
 
 }  // namespace
 
-void name_and_bind_thread(const char* name, const std::vector<int>& processors) {
-  ::pthread_setname_np(::pthread_self(), name);
-  if (processors.empty()) return;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const int processor : processors) CPU_SET(processor, &set);
-  ::pthread_setaffinity_np(::pthread_self(), sizeof(set), &set);
-}
-
 void become_background_thread(const char* name, const std::vector<int>& processors) {
   // Errors are ignored: these settings affect speed only.
   const sched_param none{};
   ::pthread_setschedparam(::pthread_self(), SCHED_BATCH, &none);
   set_nice(::gettid(), kLowestNice);
-  name_and_bind_thread(name, processors);
+  base::name_and_bind_thread(name, processors);
 }
 
 bool lend_priority(pid_t thread) { return set_nice(thread, kNormalNice); }

@@ -8,13 +8,8 @@
 namespace wideep::online {
 
 // Lowers the calling thread's priority, so that it runs only on processors that no computing thread
-// uses, and sets its name (at most 15 characters) for the system's thread lists. processors: the
-// numbers of those it may use; empty: no change. (A new thread inherits the binding of the thread
-// that creates it, so a bound creator must name them.)
+// uses, and names and binds it (base/named_thread.h).
 void become_background_thread(const char* name, const std::vector<int>& processors);
-
-// The same without the priority.
-void name_and_bind_thread(const char* name, const std::vector<int>& processors);
 
 // Gives a background thread of this process the priority of a computing one. False: the system
 // forbids it; that takes CAP_SYS_NICE, or RLIMIT_NICE of 20 or more.

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/cpu_time.h"
+#include "base/named_thread.h"
 #include "online/background_thread.h"
 
 namespace wideep::online {
@@ -33,7 +34,7 @@ void PriorityLender::stop() {
 void PriorityLender::begin() { borrower_ = ::gettid(); }
 
 void PriorityLender::run(const std::vector<int>& processors) {
-  name_and_bind_thread("wideep-lend", processors);
+  base::name_and_bind_thread("wideep-lend", processors);
   while (!stop_) {
     const uint32_t posts = board_.num_posts();
     if (is_done(posts)) {

@@ -17,6 +17,7 @@
 #include <functional>
 
 #include "base/cpu_time.h"
+#include "base/named_thread.h"
 #include "base/sanitized.h"
 #include "online/background_thread.h"
 #include "online/weight_updater.h"
@@ -150,7 +151,7 @@ class StarvedCopies {
                         }
                       }}),
         computing_([this, processor] {
-          name_and_bind_thread("test-compute", {processor});
+          base::name_and_bind_thread("test-compute", {processor});
           while (!stop_) {
           }
         }) {}

@@ -15,8 +15,8 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/named_thread.h"
 #include "base/try.h"
-#include "online/background_thread.h"
 #include "store/page_peer.h"
 #include "store/peer_fetches.h"
 #include "store/peer_place.h"
@@ -801,7 +801,7 @@ PromptStore::PromptStore(Parts parts, const transport::Messenger& messenger) {
   std::vector<int> processors = parts.processors;
   worker_ = std::make_shared<Worker>(std::move(parts), messenger);
   thread_ = std::thread([worker = worker_, processors = std::move(processors)] {
-    online::name_and_bind_thread("prompts", processors);
+    base::name_and_bind_thread("prompts", processors);
     worker->run();
   });
 }

@@ -27,21 +27,27 @@ std::array<uint64_t, 24> content_hash_secret() {
   return words;
 }
 
-HashedCopy::HashedCopy() : state_(XXH3_createState()) {
+StreamedHash::StreamedHash() : state_(XXH3_createState()) {
   WIDEEP_CHECK(state_ != nullptr);
-  XXH3_64bits_reset(static_cast<XXH3_state_t*>(state_));
+  reset();
 }
 
-HashedCopy::~HashedCopy() { XXH3_freeState(static_cast<XXH3_state_t*>(state_)); }
+StreamedHash::~StreamedHash() { XXH3_freeState(static_cast<XXH3_state_t*>(state_)); }
+
+void StreamedHash::reset() { XXH3_64bits_reset(static_cast<XXH3_state_t*>(state_)); }
+
+void StreamedHash::update(const std::byte* bytes, size_t num_bytes) {
+  XXH3_64bits_update(static_cast<XXH3_state_t*>(state_), bytes, num_bytes);
+}
+
+uint64_t StreamedHash::hash() const {
+  return XXH3_64bits_digest(static_cast<const XXH3_state_t*>(state_));
+}
 
 void HashedCopy::copy(const std::byte* from, std::byte* to, size_t num_bytes) {
   std::memcpy(to, from, num_bytes);
   // The hash reads the copy, not the source: it also detects an error of the copy itself.
-  XXH3_64bits_update(static_cast<XXH3_state_t*>(state_), to, num_bytes);
-}
-
-uint64_t HashedCopy::hash() const {
-  return XXH3_64bits_digest(static_cast<const XXH3_state_t*>(state_));
+  hash_.update(to, num_bytes);
 }
 
 }  // namespace wideep::base

@@ -3,7 +3,7 @@
 // A 64-bit hash (XXH3) that detects bytes changed by faulty memory or by a bug. It does not resist
 // an attacker. Its speed is that of reading the memory.
 //
-// Thread safety: pure functions; a HashedCopy belongs to one thread.
+// Thread safety: pure functions; a StreamedHash and a HashedCopy belong to one thread.
 #pragma once
 
 #include <array>
@@ -31,6 +31,22 @@ template <typename AfterPiece>
 uint64_t copy_and_hash(const std::byte* from, std::byte* to, size_t num_bytes,
                        AfterPiece after_piece);
 
+// The hash of bytes that come in consecutive pieces: that of all of them as one.
+class StreamedHash {
+ public:
+  StreamedHash();
+  ~StreamedHash();
+  StreamedHash(const StreamedHash&) = delete;
+  StreamedHash& operator=(const StreamedHash&) = delete;
+
+  void reset();  // as after construction
+  void update(const std::byte* bytes, size_t num_bytes);
+  uint64_t hash() const;
+
+ private:
+  void* state_;  // XXH3_state_t
+};
+
 // ---- implementation ----
 
 // Copies consecutive pieces and keeps the hash of all of them.
@@ -38,16 +54,11 @@ class HashedCopy {
  public:
   static constexpr size_t kPieceBytes = size_t{128} << 10;
 
-  HashedCopy();
-  ~HashedCopy();
-  HashedCopy(const HashedCopy&) = delete;
-  HashedCopy& operator=(const HashedCopy&) = delete;
-
   void copy(const std::byte* from, std::byte* to, size_t num_bytes);
-  uint64_t hash() const;
+  uint64_t hash() const { return hash_.hash(); }
 
  private:
-  void* state_;  // XXH3_state_t
+  StreamedHash hash_;
 };
 
 template <typename AfterPiece>

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <vector>
 
@@ -24,6 +25,18 @@ TEST(ContentHash, CopyReturnsTheHashOfTheSource) {
     const uint64_t hash = copy_and_hash(from.data(), to.data(), count, [] { return true; });
     EXPECT_EQ(to, from);
     EXPECT_EQ(hash, content_hash(from.data(), count));
+  }
+}
+
+TEST(ContentHash, PiecesHaveTheHashOfTheWhole) {
+  const auto bytes = random_bytes(100'000);
+  StreamedHash hash;
+  for (const size_t piece : {size_t{1}, size_t{64}, size_t{4096}, bytes.size()}) {
+    hash.reset();
+    for (size_t at = 0; at < bytes.size(); at += piece) {
+      hash.update(bytes.data() + at, std::min(piece, bytes.size() - at));
+    }
+    EXPECT_EQ(hash.hash(), content_hash(bytes.data(), bytes.size())) << piece;
   }
 }
 
