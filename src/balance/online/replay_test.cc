@@ -86,6 +86,25 @@ RequestTrace two_requests() {
           .ids = {{0, 1, 2, 3, 4}}};
 }
 
+TEST(RequestTraceParts, TheLastRequestsOfEachDomainAreHeldOut) {
+  RequestTrace trace = two_requests();
+  trace.requests = {{0, 0, 0, 1}, {0, 0, 1, 1}, {1, 0, 3, 1}, {0, 0, 2, 1}, {0, 0, 4, 1}};
+  const DividedTrace parts = hold_out_requests(trace, 0.5).value();
+  const auto offsets = [](const RequestTrace& part) {
+    std::vector<int64_t> all;
+    for (const Request& request : part.requests) all.push_back(request.token_offset);
+    return all;
+  };
+  EXPECT_THAT(offsets(parts.earlier), ElementsAre(0, 1, 3));
+  EXPECT_THAT(offsets(parts.later), ElementsAre(2, 4));
+  EXPECT_EQ(parts.later.ids, trace.ids);
+  EXPECT_THAT(offsets(hold_out_requests(trace, 0.01)->later), ElementsAre(4));
+  EXPECT_THAT(offsets(hold_out_requests(trace, 0.99)->earlier), ElementsAre(0, 3));
+  EXPECT_THAT(hold_out_requests(trace, 1.0).status().message(), HasSubstr("between 0 and 1"));
+  EXPECT_THAT(hold_out_requests(two_requests(), 0.5).status().message(),
+              HasSubstr("at least 2 requests"));
+}
+
 std::vector<std::vector<int64_t>> counts_of(const RequestTrace& trace,
                                             const StreamOptions& options) {
   RequestStream stream(&trace, options);

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -191,6 +192,33 @@ std::span<const uint16_t> RequestTrace::experts(int file, int64_t token, int lay
   const size_t row = static_cast<size_t>(token) * static_cast<size_t>(shape.num_layers) +
                      static_cast<size_t>(layer_idx);
   return std::span<const uint16_t>(ids[static_cast<size_t>(file)]).subspan(row * top_k, top_k);
+}
+
+Result<DividedTrace> hold_out_requests(RequestTrace trace, double fraction) {
+  if (!(fraction > 0.0 && fraction < 1.0)) {
+    return invalid_input(
+        fmt::format("expected a fraction of the requests between 0 and 1, found {}", fraction));
+  }
+  std::vector<int> left(trace.domains.size());  // requests of each domain that are earlier
+  for (const Request& request : trace.requests) ++left[static_cast<size_t>(request.domain)];
+  for (int& count : left) {
+    const auto later = static_cast<int>(std::lround(fraction * count));
+    if (count > 1) count -= std::clamp(later, 1, count - 1);
+  }
+  std::vector<Request> earlier, later;
+  for (const Request& request : trace.requests) {
+    const bool is_earlier = left[static_cast<size_t>(request.domain)]-- > 0;
+    (is_earlier ? earlier : later).push_back(request);
+  }
+  if (later.empty()) {
+    return invalid_input(
+        "expected a kind of text with at least 2 requests, of which the last are held out, found "
+        "none");
+  }
+  DividedTrace divided{.earlier = trace, .later = std::move(trace)};
+  divided.earlier.requests = std::move(earlier);
+  divided.later.requests = std::move(later);
+  return divided;
 }
 
 Result<RequestTrace> read_request_trace(const std::string& directory,

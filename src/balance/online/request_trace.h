@@ -41,6 +41,15 @@ struct RequestTrace {
   std::span<const uint16_t> experts(int file, int64_t token, int layer_idx) const;
 };
 
+struct DividedTrace {
+  RequestTrace earlier, later;
+};
+
+// Divides the requests of each domain: `later` gets the last `fraction` of them, rounded, but at
+// least one and never all; those of a domain with a single request are all earlier. Errors (invalid
+// input): a fraction that is not between 0 and 1; no domain has two requests.
+Result<DividedTrace> hold_out_requests(RequestTrace trace, double fraction);
+
 // Errors (invalid input) name file and line or column: no index, a missing column, an invalid
 // number, requests without a token or beyond the end of their file, no request at all; and those of
 // recordings::visit_trace.
