@@ -17,13 +17,10 @@
 #include "base/try.h"
 #include "commands.h"
 #include "compare_output.h"
+#include "expert_bytes.h"
 #include "formats/files.h"
-#include "model/config/config.h"
-#include "model/model_division.h"
 #include "output_file.h"
 #include "planning.h"
-#include "run/memory_plan.h"
-#include "weights/expert_record.h"
 
 namespace wideep::tools {
 namespace {
@@ -37,48 +34,10 @@ constexpr std::array kSplits = {Split::kEqual, Split::kWeighted};
 
 struct CompareOptions {
   PlanningOptions planning;
-  std::optional<double> bytes_per_expert;
-  std::string model_dir;
+  ExpertBytesOptions bytes;
   std::string html;
   bool json = false;
 };
-
-// Bytes that one move copies, in bf16. Errors: the model cannot be read, or its layers and experts
-// are not those of the statistics.
-Result<double> bytes_of_model(const std::string& model_dir, const balance::ModelLoad& load) {
-  WIDEEP_TRY_ASSIGN(const model::ModelConfig config, model::read_model_config(model_dir));
-  if (config.routing.num_experts != load.num_experts) {
-    return invalid_input(
-        fmt::format("--model: {}: expected {} experts as in the statistics, found {}", model_dir,
-                    load.num_experts, config.routing.num_experts));
-  }
-  std::vector<int> layers = model::moe_layers(config);
-  // Statistics of a run with prediction layers.
-  for (int i = 0; i < config.num_mtp_layers; ++i) layers.push_back(config.num_layers + i);
-  for (const int layer : load.layers) {
-    if (!std::binary_search(layers.begin(), layers.end(), layer)) {
-      return invalid_input(
-          fmt::format("--model: {}: layer {} of the statistics is no MoE layer of the model",
-                      model_dir, layer));
-    }
-  }
-  return static_cast<double>(weights::ExpertShape{kernels::WeightFormat::kBf16, config.hidden_size,
-                                                  config.moe_intermediate_size}
-                                 .record_bytes());
-}
-
-Result<std::optional<double>> choose_bytes(const CompareOptions& options,
-                                           const balance::ModelLoad& load) {
-  const std::optional<double> given = options.bytes_per_expert;
-  if (given && !(*given > 0.0 && *given < 1e15)) {
-    return invalid_input(fmt::format(
-        "--model-bytes-per-expert: expected more than 0 bytes (and less than 10^15), found {}",
-        *given));
-  }
-  if (options.model_dir.empty()) return given;
-  WIDEEP_TRY_ASSIGN(const double bytes, bytes_of_model(options.model_dir, load));
-  return std::optional<double>(bytes);
-}
 
 Result<TimedPlan> plan_repeatedly(const std::string& planner, const PlanningInput& input,
                                   const balance::PlannerOptions& options,
@@ -183,7 +142,9 @@ Status run(const CompareOptions& options) {
   WIDEEP_TRY_ASSIGN(shape.rank_slots, choose_rank_slots(options.planning.ranks, shape));
   WIDEEP_TRY(balance::check_plan_shape(shape));
   WIDEEP_TRY(count_pairs_of_trace(options, &comparison.input));
-  WIDEEP_TRY_ASSIGN(comparison.bytes_per_expert, choose_bytes(options, comparison.input.load));
+  const balance::ModelLoad& load = comparison.input.load;
+  WIDEEP_TRY_ASSIGN(comparison.bytes_per_expert,
+                    choose_expert_bytes(options.bytes, load.num_experts, load.layers));
   comparison.before =
       balance::default_model_placement(comparison.input.load, comparison.input.shape.ep_size);
   const std::vector<std::string> refusals = compare_all(options, &comparison);
@@ -203,14 +164,7 @@ void add_balance_compare_command(command_line::Command balance, Status* status) 
       "compare",
       "Compare all planners on the same statistics: imbalance, lower bound, moves and time");
   add_planning_options(command, &options->planning);
-  const command_line::Option bytes =
-      command.add_option("--model-bytes-per-expert", options->bytes_per_expert,
-                         "Bytes of one expert's weights in one layer, which one move copies");
-  command
-      .add_option("--model", options->model_dir,
-                  "A model directory; its config.json gives the size of an expert in bf16")
-      .model()
-      .excludes(bytes);
+  add_expert_bytes_options(command, &options->bytes, "which one move copies");
   command.add_option("--html", options->html, "HTML file to write, with pictures of the comparison")
       .path();
   command.add_flag("--json", options->json, "Print JSON");

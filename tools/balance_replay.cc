@@ -6,9 +6,7 @@
 // or another option, leaves without effect are refused: a replay is made to compare settings, and
 // one that silently does nothing would be compared with itself.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -101,20 +99,6 @@ Status set_delays(ReplayCommand* command) {
   return {};
 }
 
-Result<std::vector<int>> choose_domains(const ReplayCommand& command,
-                                        const online::RequestTrace& trace) {
-  std::vector<int> domains;
-  for (const std::string& name : command.domains) {
-    const auto found = std::find(trace.domains.begin(), trace.domains.end(), name);
-    if (found == trace.domains.end()) {
-      return invalid_input(fmt::format("--domains: expected domains of the trace ({}), found {}",
-                                       fmt::join(trace.domains, ", "), name));
-    }
-    domains.push_back(static_cast<int>(found - trace.domains.begin()));
-  }
-  return domains;
-}
-
 Status run(ReplayCommand command) {
   online::ReplayOptions& options = command.replay;
   WIDEEP_TRY(recordings::check_trace_shape(command.trace_shape));
@@ -125,7 +109,9 @@ Status run(ReplayCommand command) {
   WIDEEP_TRY(set_delays(&command));
   WIDEEP_TRY_ASSIGN(const online::RequestTrace trace,
                     online::read_request_trace(command.trace, command.trace_shape));
-  WIDEEP_TRY_ASSIGN(options.stream.domains, choose_domains(command, trace));
+  Result<std::vector<int>> domains = online::find_domains(trace, command.domains);
+  if (!domains.ok()) return domains.status().at("--domains");
+  options.stream.domains = std::move(domains).value();
   base::Progress progress("replaying", online::num_iterations(trace, options.stream), "iterations");
   options.iteration_done = [&progress] { progress.step(); };
   Result<online::ReplayResult> result = online::replay(trace, options);

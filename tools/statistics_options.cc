@@ -22,7 +22,6 @@ namespace {
 
 using recordings::ExpertStatistics;
 
-bool is_trace(const std::string& path) { return path.ends_with(".u8") || path.ends_with(".u16"); }
 bool is_table(const std::string& path) { return path.ends_with(".csv"); }
 
 void add_trace_options(command_line::Command command, TraceOptions* trace) {
@@ -64,15 +63,9 @@ std::optional<recordings::TracePart> trace_part(const std::string& path, const T
 }
 
 Result<ExpertStatistics> read_trace(const std::string& path, const TraceOptions& trace) {
-  if (!trace.layers || !trace.top_k || !trace.num_experts) {
-    return invalid_input(
-        fmt::format("{}: a trace does not contain its shape: give --trace-layers, --trace-top-k "
-                    "and --num-experts",
-                    path));
-  }
+  WIDEEP_TRY_ASSIGN(const recordings::TraceShape shape, trace_shape(trace, path));
   WIDEEP_TRY(check_window(path, trace.window));
-  WIDEEP_TRY_ASSIGN(recordings::TraceStatistics read,
-                    recordings::read_trace(path, shape_of(trace)));
+  WIDEEP_TRY_ASSIGN(recordings::TraceStatistics read, recordings::read_trace(path, shape));
   if (read.num_dropped_tokens > 0) {
     log::warn("{}: the last {} of {} tokens are less than half a window, so they are left out",
               path, read.num_dropped_tokens, read.num_tokens);
@@ -134,15 +127,25 @@ void name_traces(const StatisticsOptions& options, const std::string& held_out_p
   split->held_out_trace = trace_part(held_out_path, options.trace, *split->held_out);
 }
 
-std::optional<double> parse_number(const std::string& text) {
+}  // namespace
+
+bool is_trace(const std::string& path) { return path.ends_with(".u8") || path.ends_with(".u16"); }
+
+Result<recordings::TraceShape> trace_shape(const TraceOptions& trace, const std::string& path) {
+  if (trace.layers && trace.top_k && trace.num_experts) return shape_of(trace);
+  return invalid_input(
+      fmt::format("{}: a trace does not contain its shape: give --trace-layers, --trace-top-k "
+                  "and --num-experts",
+                  path));
+}
+
+std::optional<double> holdout_fraction(const std::string& holdout) {
   double value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  const char* end = holdout.data() + holdout.size();
+  const auto [stop, error] = std::from_chars(holdout.data(), end, value);
   if (error != std::errc() || stop != end) return {};
   return value;
 }
-
-}  // namespace
 
 void add_statistics_options(command_line::Command command, StatisticsOptions* options,
                             bool optional) {
@@ -186,7 +189,7 @@ Result<SplitStatistics> read_split_statistics(const StatisticsOptions& options,
     name_traces(options, "", &split);
     return split;
   }
-  if (const std::optional<double> fraction = parse_number(holdout)) {
+  if (const std::optional<double> fraction = holdout_fraction(holdout)) {
     Result<recordings::HeldOut> cut = recordings::hold_out_last(split.planned_on, *fraction);
     if (!cut.ok()) return cut.status().at(options.path + ": --holdout");
     split = {.planned_on = std::move(cut->earlier), .held_out = std::move(cut->later)};

@@ -39,6 +39,13 @@ struct StatisticsOptions {
 void add_statistics_options(command_line::Command command, StatisticsOptions* options,
                             bool optional = false);
 
+// A per-token trace, by the ending of its name.
+bool is_trace(const std::string& path);
+// Errors (invalid input): a part that a trace needs is not given, after `path`.
+Result<recordings::TraceShape> trace_shape(const TraceOptions& trace, const std::string& path);
+// The fraction that --holdout gives; nothing where it names a file.
+std::optional<double> holdout_fraction(const std::string& holdout);
+
 Result<recordings::ExpertStatistics> read_statistics(const StatisticsOptions& options);
 // Also counts of slots, which others refuse.
 Result<recordings::ExpertStatistics> read_any_statistics(const StatisticsOptions& options);

@@ -68,6 +68,17 @@ Result<int64_t> parse_number(const std::string& field, const char* column, int64
                   base::printable(field)));
 }
 
+Result<std::vector<uint16_t>> read_ids(const std::string& path,
+                                       const recordings::TraceShape& shape) {
+  std::vector<uint16_t> ids;
+  const Result<int64_t> visited =
+      recordings::visit_trace(path, shape, [&](const recordings::TokenChoice& choice) {
+        ids.insert(ids.end(), choice.experts.begin(), choice.experts.end());
+      });
+  if (!visited.ok()) return visited.status();
+  return ids;
+}
+
 // Reads the index line by line, and each file of ids when a request first names it.
 class Reader {
  public:
@@ -154,12 +165,7 @@ class Reader {
   }
 
   Result<int> load(const std::string& stem, const std::string& path) {
-    std::vector<uint16_t> ids;
-    const Result<int64_t> visited =
-        recordings::visit_trace(path, trace_.shape, [&](const recordings::TokenChoice& choice) {
-          ids.insert(ids.end(), choice.experts.begin(), choice.experts.end());
-        });
-    if (!visited.ok()) return visited.status();
+    WIDEEP_TRY_ASSIGN(std::vector<uint16_t> ids, read_ids(path, trace_.shape));
     const int file = static_cast<int>(trace_.ids.size());
     trace_.ids.push_back(std::move(ids));
     names_.push_back(path);
@@ -224,6 +230,35 @@ Result<DividedTrace> hold_out_requests(RequestTrace trace, double fraction) {
 Result<RequestTrace> read_request_trace(const std::string& directory,
                                         const recordings::TraceShape& shape) {
   return Reader(directory, shape).read();
+}
+
+Result<RequestTrace> read_token_trace(const std::string& path, const recordings::TraceShape& shape,
+                                      int64_t request_tokens) {
+  WIDEEP_TRY(recordings::check_trace_shape(shape));
+  RequestTrace trace{.shape = shape, .domains = {"all"}, .requests = {}, .ids = {}};
+  WIDEEP_TRY_ASSIGN(std::vector<uint16_t> ids, read_ids(path, shape));
+  const auto num_tokens =
+      static_cast<int64_t>(ids.size()) / (int64_t{shape.num_layers} * shape.top_k);
+  for (int64_t first = 0; first < num_tokens; first += request_tokens) {
+    trace.requests.push_back(
+        {.token_offset = first, .num_tokens = std::min(request_tokens, num_tokens - first)});
+  }
+  trace.ids.push_back(std::move(ids));
+  return trace;
+}
+
+Result<std::vector<int>> find_domains(const RequestTrace& trace,
+                                      std::span<const std::string> names) {
+  std::vector<int> domains;
+  for (const std::string& name : names) {
+    const auto found = std::find(trace.domains.begin(), trace.domains.end(), name);
+    if (found == trace.domains.end()) {
+      return invalid_input(fmt::format("expected domains of the trace ({}), found {}",
+                                       fmt::join(trace.domains, ", "), name));
+    }
+    domains.push_back(static_cast<int>(found - trace.domains.begin()));
+  }
+  return domains;
 }
 
 }  // namespace wideep::online

@@ -56,4 +56,13 @@ Result<DividedTrace> hold_out_requests(RequestTrace trace, double fraction);
 Result<RequestTrace> read_request_trace(const std::string& directory,
                                         const recordings::TraceShape& shape);
 
+// A file of ids alone (recordings/token_trace.h), in requests of request_tokens tokens (≥ 1), of one
+// domain "all". Errors: those of recordings::visit_trace.
+Result<RequestTrace> read_token_trace(const std::string& path, const recordings::TraceShape& shape,
+                                      int64_t request_tokens);
+
+// The indices of these domains. Errors (invalid input): one that the trace does not have.
+Result<std::vector<int>> find_domains(const RequestTrace& trace,
+                                      std::span<const std::string> names);
+
 }  // namespace wideep::online
