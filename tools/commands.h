@@ -33,6 +33,8 @@ void add_balance_picture_command(command_line::Command balance,
                                  Status* status);  // wideep balance picture
 void add_balance_replay_command(command_line::Command balance,
                                 Status* status);  // wideep balance replay
+void add_balance_cache_command(command_line::Command balance,
+                               Status* status);  // wideep balance cache
 void add_bench_accuracy_command(command_line::Command bench,
                                 Status* status);  // wideep bench accuracy
 // wideep bench compare-routing

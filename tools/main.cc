@@ -43,7 +43,7 @@ constexpr AddCommand kBalance[] = {
     tools::add_balance_report_command,  tools::add_balance_plan_command,
     tools::add_balance_resplit_command, tools::add_balance_compare_command,
     tools::add_balance_picture_command, tools::add_balance_replay_command,
-    tools::add_balance_check_command};
+    tools::add_balance_check_command,   tools::add_balance_cache_command};
 constexpr AddCommand kBench[] = {
     tools::add_bench_accuracy_command, tools::add_bench_compare_routing_command,
     tools::add_bench_dataset_command,  tools::add_bench_ep_command,
