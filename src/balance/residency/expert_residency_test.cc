@@ -327,7 +327,8 @@ class Reference {
 
  private:
   size_t index(const ExpertPlace& place) const {
-    return static_cast<size_t>(place.layer_idx * shape_.num_experts + place.expert);
+    return static_cast<size_t>(place.layer_idx) * static_cast<size_t>(shape_.num_experts) +
+           static_cast<size_t>(place.expert);
   }
 
   struct Sums {
