@@ -158,6 +158,12 @@ std::span<const Demand> ExpertResidency::visit(int layer_idx, std::span<const in
   return visit_layer(layer_idx, counts);
 }
 
+double ExpertResidency::popularity(const ExpertPlace& place) const {
+  const double tokens = popularity_tokens_ + static_cast<double>(window_tokens_);
+  const size_t i = index_of(place);
+  return tokens > 0.0 ? (popularity_[i] + window_[i]) / tokens : 0.0;
+}
+
 std::optional<ExpertPlace> ExpertResidency::next_to_fill() const {
   if (num_resident_ >= shape_.num_records) return {};
   std::optional<ExpertPlace> best;

@@ -122,6 +122,8 @@ class ExpertResidency {
   bool is_resident(const ExpertPlace& place) const { return resident_[index_of(place)] != 0; }
   int num_resident() const { return num_resident_; }
   int num_resident(int layer_idx) const;
+  // Share of the tokens that chose it, in [0, 1]; 0 before the first one.
+  double popularity(const ExpertPlace& place) const;
   double recency_weight() const { return recency_weight_; }  // β
 
  private:

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "residency/popularity.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/scratch_directory.h"
+#include "formats/files.h"
+
+namespace wideep::residency {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(Popularity, RanksWriteAndAnyNumberOfRanksReads) {
+  const base::ScratchDirectory scratch;
+  const std::string directory = scratch.file("");
+  ASSERT_TRUE(read_popularity(directory)->empty());
+  const Popularity first{.shares = {{3, {{0, 0.5}, {1, 0.25}}}, {4, {{0, 0.125}}}}};
+  const Popularity second{.shares = {{3, {{1, 0.5}, {2, 1.0}}}}};
+  ASSERT_TRUE(write_popularity(popularity_path(directory, 0), second).ok());
+  ASSERT_TRUE(write_popularity(popularity_path(directory, 0), first).ok());
+  ASSERT_TRUE(write_popularity(popularity_path(directory, 1), second).ok());
+  const auto all = read_popularity(directory);
+  ASSERT_TRUE(all.ok()) << all.status().message();
+  EXPECT_THAT(all->of(std::vector<int>{3, 5, 4}, 2), ElementsAre(0.5, 0.5, 0, 0, 0.125, 0));
+  EXPECT_THAT(all->of(std::vector<int>{3}, 4), ElementsAre(0.5, 0.5, 1.0, 0));
+}
+
+TEST(Popularity, SaysWhatIsWrong) {
+  const base::ScratchDirectory scratch;
+  const auto message = [&](const std::string& text) {
+    EXPECT_TRUE(formats::write_file(scratch.file("rank0.load"), text).ok());
+    return read_popularity(scratch.file("")).status().message();
+  };
+  EXPECT_THAT(message("[]"), HasSubstr("expected {\"wideep_popularity\": 1"));
+  EXPECT_THAT(message(R"({"wideep_popularity": 2, "layers": {}})"), HasSubstr("remove the file"));
+  const auto with = [](const std::string& layers) {
+    return R"({"wideep_popularity": 1, "layers": )" + layers + "}";
+  };
+  EXPECT_THAT(message(with(R"({"x": {}})")), HasSubstr("layer 'x': expected a number"));
+  EXPECT_THAT(message(with(R"({"1": {"0": 1.5}})")), HasSubstr("shares from 0 to 1"));
+  EXPECT_THAT(message(with(R"({"1": {"-1": 0.5}})")), HasSubstr("shares from 0 to 1"));
+  EXPECT_EQ(message(with(R"({"1": {"0": 0.5}})")), "");
+}
+
+}  // namespace
+}  // namespace wideep::residency
