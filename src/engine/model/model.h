@@ -118,6 +118,12 @@ class Model {
     return forward(batch, kv, iteration, {}, logits);
   }
 
+  // Whether forward() has put out numbers for a token of the batch, of this rank's.
+  bool is_number(int token) const {
+    const float first = x_[static_cast<size_t>(token) * static_cast<size_t>(config_.hidden_size)];
+    return first == first;
+  }
+
   // Multi-token prediction, on the last stage of a model with prediction layers, after forward():
   // what may follow the tokens of the batch. tokens: [batch.logit_rows] the likeliest token, of
   // equal ones the smallest. Collective as forward(), also for ranks without tokens.

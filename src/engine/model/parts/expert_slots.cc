@@ -58,8 +58,23 @@ ExpertSlots::ExpertSlots(const weights::ExpertShape& shape,
     const auto own = layer_placement.experts_of_rank(owner.ep_rank);
     experts_.insert(experts_.end(), own.begin(), own.end());
   }
+  slots_.resize(experts_.size());
+}
+
+void ExpertSlots::give_memory() {
   add_block(experts_.size());
   slots_ = std::exchange(spare_, {});
+}
+
+ExpertSlots ExpertSlots::absent(const weights::ExpertShape& shape,
+                                const balance::ModelPlacement& placement, const SlotOwner& owner) {
+  return {shape, placement, owner};
+}
+
+std::vector<int> ExpertSlots::layers() const {
+  std::vector<int> layers;
+  for (const auto& [layer, first] : first_slots_) layers.push_back(layer);
+  return layers;
 }
 
 // Adds records to the spare ones.
@@ -168,6 +183,7 @@ Result<ExpertSlots> ExpertSlots::load(const ModelConfig& config,
                                       const balance::ModelPlacement& placement,
                                       const SlotOwner& owner) {
   ExpertSlots slots(experts_shape(config, loader, owner.num_slices), placement, owner);
+  slots.give_memory();
   auto record = slots.slots_.begin();
   for (const auto& [layer, layer_placement] : placement.layers) {
     for (const int32_t expert : layer_placement.experts_of_rank(owner.ep_rank)) {
@@ -183,6 +199,7 @@ Result<ExpertSlots> ExpertSlots::copy(const weights::HostPool& pool,
                                       const balance::ModelPlacement& placement,
                                       const SlotOwner& owner, base::ThreadPool& threads) {
   ExpertSlots slots(pool.shape(), placement, owner);
+  slots.give_memory();
   std::vector<Missing> all;
   for (const auto& [layer, first] : slots.first_slots_) {
     size_t slot = first;

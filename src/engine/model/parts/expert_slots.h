@@ -2,6 +2,7 @@
 //
 // The slots of one rank: for every MoE layer the weights of slots_per_rank experts, each a private
 // copy. With moe_tp > 1, several ranks have the same slots, each with its slice of the weights.
+// Where a model is larger than memory, some are absent: see resident_experts.h.
 //
 // Thread safety: several threads may read; exchange() needs exclusive access.
 #pragma once
@@ -51,6 +52,18 @@ class ExpertSlots {
                                   const balance::ModelPlacement& placement, const SlotOwner& owner,
                                   base::ThreadPool& threads);
 
+  // All of them absent; exchange() gives them memory. Not for take_in() and rearrange().
+  static ExpertSlots absent(const weights::ExpertShape& shape,
+                            const balance::ModelPlacement& placement, const SlotOwner& owner);
+
+  const weights::ExpertShape& shape() const { return shape_; }
+  int slice() const { return slice_; }
+  std::vector<int> layers() const;  // of the model, ascending
+
+  bool is_absent(int layer, int local_slot) const {
+    return slots_[first_slots_.at(layer) + static_cast<size_t>(local_slot)] == nullptr;
+  }
+  // REQUIRES: it is not absent.
   weights::GatedMlp expert(int layer, int local_slot) const {
     return weights::view_expert(shape_, slots_[first_slots_.at(layer) + local_slot], slice_);
   }
@@ -95,10 +108,11 @@ class ExpertSlots {
   uint64_t total_bytes() const;
 
  private:
-  // Allocates the slots without contents.
+  // The slots without memory.
   ExpertSlots(const weights::ExpertShape& shape, const balance::ModelPlacement& placement,
               const SlotOwner& owner);
   void add_block(size_t num_records);
+  void give_memory();
 
   weights::ExpertShape shape_;
   int slice_;

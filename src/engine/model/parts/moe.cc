@@ -44,6 +44,7 @@ MoeRunner::MoeRunner(const ModelConfig& config, const balance::ModelPlacement& p
       chooser_(shape_, endpoint.rank()),
       token_rows_(config, shape_.num_slices, options),
       exchange_(endpoint, layout),
+      has_absent_experts_(options.resident != nullptr),
       experts_(config, slots, shape_, options, std::move(shards)) {
   WIDEEP_CHECK_GE(shape_.row_bytes,
                   kernels::row_bytes(options.dispatch_format(), config.hidden_size));
@@ -239,15 +240,30 @@ int64_t MoeRunner::worked_ns(const Compute& compute) const {
 }
 
 // Measures the critical path as worked_ns() does.
-Status MoeRunner::run_experts(const Progress& progress, int chunk) {
+Status MoeRunner::run_experts(Progress& progress, int chunk) {
   const TraceSpan span(Span::kExperts, progress.call.layer);
   const base::ThreadPool& pool = progress.compute.pool();
-  const int64_t before = base::thread_cpu_ns() + pool.lag_cpu_ns();
-  WIDEEP_TRY(
-      experts_.run(progress.compute, exchange_, chunk_.borrowed[chunk & 1], progress.where()));
-  totals_.experts_cpu_ns += base::thread_cpu_ns() + pool.lag_cpu_ns() - before;
+  const int64_t before = base::thread_cpu_ns() + pool.lag_cpu_ns() + totals_.shared_cpu_ns;
+  if (has_absent_experts_) {
+    experts_.run(progress.compute, exchange_, progress.where(), tokens_of_all(progress),
+                 [&] { run_shared(progress); });
+  } else {
+    WIDEEP_TRY(
+        experts_.run(progress.compute, exchange_, chunk_.borrowed[chunk & 1], progress.where()));
+  }
+  totals_.experts_cpu_ns +=
+      base::thread_cpu_ns() + pool.lag_cpu_ns() - before - totals_.shared_cpu_ns;
   totals_.experts_rows += exchange_.num_entries();
   return {};
+}
+
+// Where ranks do not know each other's tokens, there is one chunk, and its counts are of all.
+int64_t MoeRunner::tokens_of_all(const Progress& progress) const {
+  const auto sum = [](std::span<const int32_t> values) {
+    return std::accumulate(values.begin(), values.end(), int64_t{0});
+  };
+  const std::span<const int32_t> tokens = progress.call.tokens_of_ranks;
+  return tokens.empty() ? sum(totals_.group_counts) / config_.routing.top_k : sum(tokens);
 }
 
 // The shared expert on all wanted tokens; at most once per layer call.

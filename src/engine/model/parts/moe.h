@@ -129,7 +129,8 @@ class MoeRunner {
   Status choose_slots(const Progress& progress, ep::TokenRange tokens);
   void keep_wanted_slots(ep::TokenRange tokens);
 
-  Status run_experts(const Progress& progress, int chunk);
+  Status run_experts(Progress& progress, int chunk);
+  int64_t tokens_of_all(const Progress& progress) const;
   void run_shared(Progress& progress);
   void add_shared(Progress& progress);
   void gate_shared(Progress& progress);
@@ -145,6 +146,7 @@ class MoeRunner {
   ep::SlotChooser chooser_;
   TokenRows token_rows_;
   ep::DispatchCombine exchange_;
+  bool has_absent_experts_;
   RankExperts experts_;
   MlpRunner shared_runner_;
   Scratch shared_out_, shared_gates_, shared_gates_cast_;

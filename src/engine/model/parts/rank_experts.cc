@@ -2,10 +2,12 @@
 #include "model/parts/rank_experts.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
 #include "base/try.h"
+#include "model/parts/resident_experts.h"
 
 namespace wideep::model {
 
@@ -16,6 +18,7 @@ RankExperts::RankExperts(const ModelConfig& config, const ExpertSlots& slots,
       slots_(slots),
       shape_(shape),
       row_dtype_(options.row_dtype),
+      resident_(options.resident),
       shards_(std::move(shards)),
       rows_(config, shape, options,
             columns_of_part(config.hidden_size, shards_.rank(), shards_.size())) {
@@ -25,7 +28,7 @@ RankExperts::RankExperts(const ModelConfig& config, const ExpertSlots& slots,
 Status RankExperts::run(const Compute& compute, const ep::DispatchCombine& exchange,
                         std::span<const int32_t> borrowed, const transport::Awaited& where) {
   // All experts have one shape, so that any slot can hold any of them.
-  const kernels::PackedShape gate = slots_.expert(where.layer, 0).gate.shape;
+  const kernels::PackedShape gate = slots_.shape().gate();
   rows_.place(compute, exchange, gate);
   list_work(exchange, borrowed, where.layer, gate.format);
   WIDEEP_TRY(run_work(compute, where));
@@ -49,6 +52,68 @@ void RankExperts::list_work(const ep::DispatchCombine& exchange, std::span<const
     first += static_cast<size_t>(num_rows);
   }
 }
+
+// ---- where some are absent ----
+
+void RankExperts::run(const Compute& compute, const ep::DispatchCombine& exchange,
+                      const transport::Awaited& where, int64_t num_tokens,
+                      const std::function<void()>& meanwhile) {
+  rows_.place(compute, exchange, slots_.shape().gate());
+  rows_of_slots_.clear();
+  first_of_slots_.clear();
+  size_t first = 0;
+  for (int slot = 0; slot < shape_.slots_per_rank; ++slot) {
+    const size_t num_rows = exchange.rows_of_slot(slot).size();
+    rows_of_slots_.push_back(static_cast<int>(num_rows));
+    first_of_slots_.push_back(first);
+    first += num_rows;
+  }
+  resident_->choose({.layer = where.layer, .iteration = where.iteration, .num_tokens = num_tokens},
+                    rows_of_slots_);
+  run_slots(compute, where.layer, resident_->present());
+  meanwhile();
+  for (;;) {
+    const std::span<const int> slots = resident_->await();
+    if (slots.empty()) break;
+    run_slots(compute, where.layer, slots);
+  }
+  rows_.finish(compute, exchange);
+}
+
+void RankExperts::run_slots(const Compute& compute, int layer, std::span<const int> slots) {
+  const kernels::WeightFormat format = slots_.shape().format;
+  work_.clear();
+  for (const int slot : slots) {
+    if (slots_.is_absent(layer, slot)) {
+      spoil_results(slot);
+      continue;
+    }
+    const auto at = static_cast<size_t>(slot);
+    const size_t first = first_of_slots_[at];
+    work_.push_back(
+        {slots_.expert(layer, slot),
+         {{.pointers = rows_.inputs() + first}, rows_of_slots_[at], config_.hidden_size, format},
+         {.dtype = row_dtype_, .pointers = rows_.results() + first}});
+  }
+  if (!work_.empty()) runner_.run(compute, work_);
+}
+
+// Tokens that have chosen it get rows that are not numbers, and so does all that depends on them:
+// whoever samples them knows that they are wrong.
+void RankExperts::spoil_results(int slot) {
+  const auto at = static_cast<size_t>(slot);
+  const auto columns = static_cast<size_t>(rows_.columns().size);
+  for (size_t i = 0; i < static_cast<size_t>(rows_of_slots_[at]); ++i) {
+    void* const row = rows_.results()[first_of_slots_[at] + i];
+    if (row_dtype_ == Dtype::kF32) {
+      std::fill_n(static_cast<float*>(row), columns, std::numeric_limits<float>::quiet_NaN());
+    } else {
+      std::fill_n(static_cast<Bf16*>(row), columns, Bf16(std::numeric_limits<float>::quiet_NaN()));
+    }
+  }
+}
+
+// ---- slices ----
 
 // All shards receive the same rows, so either all of them have work and meet, or none.
 Status RankExperts::run_work(const Compute& compute, const transport::Awaited& where) {

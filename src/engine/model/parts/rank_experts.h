@@ -8,10 +8,14 @@
 // intermediate columns. Every element is one whole sum, so the bits are those of whole experts
 // (docs/decisions/0015-sharded-experts.md).
 //
+// Where experts are absent (resident_experts.h), those that are in memory run first, and the others
+// as they come.
+//
 // Thread safety: one thread per rank.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -24,10 +28,13 @@
 
 namespace wideep::model {
 
+class ResidentExperts;
+
 class RankExperts {
  public:
   // shards: the ranks that hold slices of the same experts as this one, in the order of the slices,
   // with buffers for between_rows(shape). config and slots outlive this.
+  // options.resident: all experts of slots, which are whole and not borrowed.
   RankExperts(const ModelConfig& config, const ExpertSlots& slots, const ep::DispatchShape& shape,
               const MoeOptions& options, TensorGroup shards);
 
@@ -40,12 +47,21 @@ class RankExperts {
   Status run(const Compute& compute, const ep::DispatchCombine& exchange,
              std::span<const int32_t> borrowed, const transport::Awaited& where);
 
+  // With MoeOptions::resident. num_tokens: of this iteration, of all ranks. meanwhile: called once,
+  // when nothing is left to do but to wait for experts. The results of an expert that could not be
+  // read are not numbers.
+  void run(const Compute& compute, const ep::DispatchCombine& exchange,
+           const transport::Awaited& where, int64_t num_tokens,
+           const std::function<void()>& meanwhile);
+
   ExpertRows& rows() { return rows_; }
   const ExpertRows& rows() const { return rows_; }
 
  private:
   void list_work(const ep::DispatchCombine& exchange, std::span<const int32_t> borrowed, int layer,
                  kernels::WeightFormat format);
+  void run_slots(const Compute& compute, int layer, std::span<const int> slots);
+  void spoil_results(int slot);
   Status run_work(const Compute& compute, const transport::Awaited& where);
   std::byte* shared_between();
 
@@ -53,9 +69,12 @@ class RankExperts {
   const ExpertSlots& slots_;
   ep::DispatchShape shape_;
   Dtype row_dtype_;
+  ResidentExperts* resident_;
   TensorGroup shards_;
   ExpertRows rows_;
   std::vector<ExpertWork> work_;
+  std::vector<int> rows_of_slots_;      // with resident_: [slots]
+  std::vector<size_t> first_of_slots_;  // [slots] in rows_
   MlpRunner runner_;
   uint64_t calls_run_ = 0;  // with shards
 };
