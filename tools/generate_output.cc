@@ -25,6 +25,7 @@ const char* finish_name(FinishReason reason) {
     case FinishReason::kLength:
       return "length";
     case FinishReason::kNotNumbers:
+    case FinishReason::kExpertLost:
       return "error";
     case FinishReason::kNotFinished:
     case FinishReason::kFailed:

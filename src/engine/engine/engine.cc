@@ -295,6 +295,7 @@ Status Engine::compute(const Scheduler::Step& step, std::vector<Yield>* yields) 
       .in = received_.rows,
       .out = parts_.pipeline.is_last() ? nullptr : parts_.pipeline.next_rows()};
   WIDEEP_TRY(parts_.model.forward(step.batch, parts_.kv, state_.iteration, rows, &logits_));
+  if (parts_.has_absent_experts) spoil_sequences(step);
   // Before everything else: the next stage is waiting.
   parts_.pipeline.send(parts_.model.group().tokens(step.batch.num_tokens()).size, false,
                        parts_.feed.taken());
@@ -317,13 +318,24 @@ Status Engine::compute(const Scheduler::Step& step, std::vector<Yield>* yields) 
   if (reports_tokens()) {
     record.prompt_tokens = step.prompt_tokens;
     for (const std::vector<Verdict>& verdicts : verdicts_) {
-      const bool has_failed = verdicts.back().reason == FinishReason::kNotNumbers;
+      const bool has_failed = has_no_token(verdicts.back().reason);
       record.generated_tokens += static_cast<int64_t>(verdicts.size()) - (has_failed ? 1 : 0);
     }
     record.queue = scheduler_.record();
   }
   drafting_.end_step(step, record.end_ns - record.begin_ns, reports_tokens() ? &record : nullptr);
   return parts_.reporter.end_iteration(std::move(record));
+}
+
+// Whose rows are no numbers has chosen an expert that could not be read, on whichever rank.
+void Engine::spoil_sequences(const Scheduler::Step& step) {
+  bool any = false;
+  for (size_t token = 0; token < step.owners.size(); ++token) {
+    if (parts_.model.is_number(static_cast<int>(token))) continue;
+    step.owners[token]->is_spoiled = true;
+    any = true;
+  }
+  if (any) scheduler_.forget_step();
 }
 
 // All-gather over the ranks that share sequences. Each rank has computed the logit rows of its own

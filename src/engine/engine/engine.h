@@ -117,6 +117,7 @@ class Engine {
   Status run_step(const Scheduler::Step& step);
   Status send_end();
   Status compute(const Scheduler::Step& step, std::vector<Yield>* yields);
+  void spoil_sequences(const Scheduler::Step& step);
   Status gather_logits(const Scheduler::Step& step);
   Status sample_rows(const Scheduler::Step& step, std::vector<Yield>* yields);
   std::span<const float> logits_of(int row) const;

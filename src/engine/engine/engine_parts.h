@@ -33,6 +33,7 @@ struct EngineParts {
   Pipeline& pipeline;
   OnlineLayers* online = nullptr;      // null: placements never change
   Constraints* constraints = nullptr;  // null: no request has a grammar
+  bool has_absent_experts = false;     // on any rank: some may not be readable
   PageStore* store = nullptr;          // null: pages are kept in the cache alone
   bool tells_pages = false;            // Reporter::pages_changed
   RequestFeed& feed;

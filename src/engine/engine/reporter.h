@@ -18,10 +18,23 @@ namespace wideep::engine {
 
 // kStop: an end token, or the request was cancelled. kLength: max_tokens were generated. kFailed:
 // no token; nobody goes on with the request (run::RankDied::failed). kNotNumbers: no token; the
-// model has computed logits that are no numbers, from which nothing follows.
-enum class FinishReason : uint8_t { kNotFinished, kStop, kLength, kFailed, kNotNumbers };
+// model has computed logits that are no numbers, from which nothing follows. kExpertLost: no token;
+// an expert that the request's tokens have chosen could not be read.
+enum class FinishReason : uint8_t {
+  kNotFinished,
+  kStop,
+  kLength,
+  kFailed,
+  kNotNumbers,
+  kExpertLost,
+};
 
-// A token of a request; with kNotNumbers, that there is none (kNoToken). Of the ranks that compute
+// Whether the request ends by itself without a token (kNoToken).
+inline bool has_no_token(FinishReason reason) {
+  return reason == FinishReason::kNotNumbers || reason == FinishReason::kExpertLost;
+}
+
+// A token of a request; with has_no_token(), that there is none. Of the ranks that compute
 // the request, one reports it.
 struct SampledToken {
   int request_index = 0;

@@ -65,8 +65,10 @@ Sampled Verifier::sample_allowed(const Sequence& sequence, const Draw& draw,
 
 Verdict Verifier::verdict(const Sequence& sequence, int index, std::span<const float> logits,
                           bool thinks, const grammar::Progress& followed) const {
-  if (!are_numbers(kernels_, logits)) {
-    return {.sampled = {.token = kNoToken}, .reason = FinishReason::kNotNumbers, .likely = {}};
+  if (sequence.is_spoiled || !are_numbers(kernels_, logits)) {
+    return {.sampled = {.token = kNoToken},
+            .reason = reason_to_finish(sequence, kNoToken, index),
+            .likely = {}};
   }
   const Request& request = sequence.request;
   // Forced tokens are drawn from nothing: an answer is the same with and without them.
@@ -103,7 +105,9 @@ std::optional<Sampled> Verifier::keep_draft(const Sequence& sequence, int index,
 }
 
 FinishReason Verifier::reason_to_finish(const Sequence& sequence, int32_t token, int before) const {
-  if (token == kNoToken) return FinishReason::kNotNumbers;
+  if (token == kNoToken) {
+    return sequence.is_spoiled ? FinishReason::kExpertLost : FinishReason::kNotNumbers;
+  }
   if (sequence.cancelled) return FinishReason::kStop;
   const TokenRules& rules = *sequence.request.rules;
   const int place = sequence.num_generated() + before;

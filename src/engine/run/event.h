@@ -70,6 +70,14 @@ struct RankDied {
 inline constexpr std::string_view kNotNumbersMessage =
     "the model has computed logits that are no numbers (NaN or infinite), from which no token "
     "follows: its weights, their quantisation or its config.json may be damaged";
+// The same of FinishReason::kExpertLost.
+inline constexpr std::string_view kExpertLostMessage =
+    "an expert that this request needs could not be read from the packed weights: the log says "
+    "which, and why; the request may be sent again";
+// REQUIRES: engine::has_no_token(reason).
+inline std::string_view message_of(engine::FinishReason reason) {
+  return reason == engine::FinishReason::kExpertLost ? kExpertLostMessage : kNotNumbersMessage;
+}
 // A token of a request. The Iteration event of an iteration follows its tokens.
 struct Token {
   int request_index = 0;

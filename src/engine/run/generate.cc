@@ -244,7 +244,7 @@ std::optional<Event> Generation::next() {
 
 void Generation::take(const Token& token) {
   PromptResult& result = report_.results[static_cast<size_t>(token.request_index)];
-  if (token.finish_reason == engine::FinishReason::kNotNumbers) return take_failure(token);
+  if (engine::has_no_token(token.finish_reason)) return take_failure(token);
   tokenizer::StreamDecoder& decoder = decoders_[static_cast<size_t>(token.request_index)];
   text_ = {.prompt = token.request_index,
            .text = decoder.push(token.sampled.token),
@@ -266,7 +266,7 @@ void Generation::take_failure(const Token& token) {
   result.text += text_.text;
   if (!not_numbers_.ok()) return;
   not_numbers_ = failed(fmt::format("prompt {}: token {}: {}", token.request_index,
-                                    result.tokens.size(), kNotNumbersMessage));
+                                    result.tokens.size(), message_of(token.finish_reason)));
 }
 
 void Generation::take(const Iteration& iteration) {

@@ -129,6 +129,9 @@ struct Sequence {
   int evictions = 0;          // of these, for want of pages
   bool lacks_pages = false;   // sits out this iteration for want of pages
   bool cancelled = false;     // ends with the token that is in flight
+  // An expert of a token could not be read: ends without another token, and what it has computed is
+  // nobody else's.
+  bool is_spoiled = false;
 
   int prompt_length() const { return static_cast<int>(request.prompt.size()); }
   int num_generated() const { return static_cast<int>(tokens.size()) - prompt_length(); }

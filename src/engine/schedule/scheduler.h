@@ -122,6 +122,8 @@ class Scheduler {
   // this cannot be said of are paused: requests with states, which the step may have changed, and
   // those that share a page with a request of the step. Returns the requests that end, because they
   // were cancelled. REQUIRES: no other step is in flight.
+  // Nobody shares the pages of the present step: they have wrong contents.
+  void forget_step() { pages_.forget_new_pages(); }
   std::vector<int> give_up_step();
   // Ends all requests, which may come again: their pages stay, and what is lent stays lent. Returns
   // them. REQUIRES: no step is in flight.

@@ -205,7 +205,7 @@ void SequencePages::accept(Sequence& sequence, int end) {
 }
 
 void SequencePages::enter(Sequence& sequence, int end) {
-  if (!reuse_) return;
+  if (!reuse_ || sequence.is_spoiled) return;
   for (int page = sequence.num_computed / kPageTokens; page < end / kPageTokens; ++page) {
     const PageCache::Prefix before = sequence.prefix;
     const std::span<const int32_t> tokens = tokens_of_page(sequence, page);
@@ -352,7 +352,8 @@ int SequencePages::next_cut(const Sequence& sequence) const {
 // from its end.
 void SequencePages::keep_state(Sequence& sequence, bool in_any_case) {
   const int end = sequence.num_computed;
-  if (!reuse_ || end % kPageTokens != 0 || end == sequence.kept_at) return;
+  if (!reuse_ || sequence.is_spoiled) return;
+  if (end % kPageTokens != 0 || end == sequence.kept_at) return;
   const bool at_cut = in_any_case || end == sequence.branch || end == turn_end(sequence) ||
                       end == last_end(static_cast<int>(sequence.tokens.size())) ||
                       !sequence.in_prefill();

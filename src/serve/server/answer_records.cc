@@ -118,7 +118,7 @@ AnswerToken read_token(RecordReader& reader) {
   run::Token& token = read.token;
   token.rank = reader.get<int32_t>();
   token.sampled = reader.get_sampled();
-  token.finish_reason = reader.get_one_of(FinishReason::kNotNumbers);
+  token.finish_reason = reader.get_one_of(FinishReason::kExpertLost);
   token.cached_tokens = reader.get<int32_t>();
   token.step_drafts = reader.get_within<int32_t>(-1, kMaxDrafts);
   const auto count = reader.get_within<uint32_t>(0, kMaxLikely);

@@ -326,11 +326,12 @@ void Generation::token(size_t index, const run::Token& each) {
          .message = "several ranks have died of themselves while they computed this request",
          .code = "ranks_died"});
   }
-  if (each.finish_reason == FinishReason::kNotNumbers) {
+  if (engine::has_no_token(each.finish_reason)) {
+    const bool is_lost = each.finish_reason == FinishReason::kExpertLost;
     return fail({.status = 500,
                  .message = fmt::format("token {} of answer {}: {}", answer.num_tokens(), index,
-                                        run::kNotNumbersMessage),
-                 .code = "logits_not_numbers"});
+                                        run::message_of(each.finish_reason)),
+                 .code = is_lost ? "expert_not_read" : "logits_not_numbers"});
   }
   if (answer.has_all_tokens()) return;  // generated again, for the experts
   if (streams_records_ && !is_told_) event_ += record_comment(record_of(index, each));

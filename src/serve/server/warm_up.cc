@@ -70,7 +70,7 @@ void WarmUp::took(size_t index, const run::Token& token) {
   if (token.finish_reason == engine::FinishReason::kNotFinished) return;
   if (running_.erase(index) == 0) return;
   const bool has_failed = token.finish_reason == engine::FinishReason::kFailed ||
-                          token.finish_reason == engine::FinishReason::kNotNumbers;
+                          engine::has_no_token(token.finish_reason);
   if (has_failed) {
     ++failed_;
   } else {

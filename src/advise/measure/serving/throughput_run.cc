@@ -222,9 +222,9 @@ class EventPump {
   void take(const run::RanksReady&) { parts_.issuer.start(parts_.group.requests()); }
   void take(const run::Token& token) {
     // Times of a model that does not compute mean nothing.
-    if (token.finish_reason == engine::FinishReason::kNotNumbers && failure_.ok()) {
+    if (engine::has_no_token(token.finish_reason) && failure_.ok()) {
       failure_ = failed(fmt::format("request {}: {}", parts_.records.line_of(token.request_index),
-                                    run::kNotNumbersMessage));
+                                    run::message_of(token.finish_reason)));
       parts_.group.stop();
     }
     if (!failure_.ok()) return;
