@@ -195,6 +195,11 @@ std::string complain_of_size(const std::string& text) {
   return bytes.ok() ? "" : bytes.status().message();
 }
 
+std::string complain_of_expert_memory(const std::string& text) {
+  const Result<run::ExpertMemory> memory = run::parse_expert_memory(text);
+  return memory.ok() ? "" : memory.status().message();
+}
+
 }  // namespace
 
 void add_rank_run_options(command_line::Command command, RankRunOptions* options) {
@@ -247,6 +252,11 @@ void add_rank_run_options(command_line::Command command, RankRunOptions* options
                   "Directory for packed weights, as kernels read them: written at the first start, "
                   "taken from there at the others (wideep pack writes it beforehand)")
       .path();
+  command
+      .add_option("--expert-memory", options->expert_memory,
+                  "Memory of each rank for its experts, as 12G or 50%; the others are read from "
+                  "--packed-cache when they are needed (default: all are in memory)")
+      .check(complain_of_expert_memory);
   command
       .add_option(
           "--iteration-log", options->iteration_log,
@@ -326,6 +336,9 @@ Status apply_rank_run_options(const RankRunOptions& options, bool log_notes, run
   WIDEEP_TRY_ASSIGN(run->profile, profile_request(options));
   WIDEEP_TRY_ASSIGN(run->perfect_router, read_perfect_router(options.perfect_router));
   run->packed_cache = options.packed_cache;
+  if (!options.expert_memory.empty()) {
+    WIDEEP_TRY_ASSIGN(run->expert_memory, run::parse_expert_memory(options.expert_memory));
+  }
   if (options.random_weights) run->random_weights = kRandomWeightsSeed;
   WIDEEP_TRY(apply_iteration_log(options, run));
   WIDEEP_TRY(apply_recording(options, alone, run));

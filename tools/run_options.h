@@ -28,6 +28,7 @@ struct RankRunOptions {
   bool perfect_router = false;
   bool random_weights = false;
   std::string packed_cache;
+  std::string expert_memory;  // as run::parse_expert_memory reads it; empty: not given
   std::string iteration_log;  // empty: none
   std::optional<int64_t> iteration_log_max_mib;
   RecordOptions record;

@@ -23,6 +23,8 @@
 #include "engine/engine.h"
 #include "ep/row_sharing.h"
 #include "group/fault_drill.h"
+#include "model/model_forms.h"
+#include "model/parts/resident_experts.h"
 #include "parallel/initial_placement.h"
 #include "run/holdings.h"
 #include "run/offer_shares.h"
@@ -280,6 +282,8 @@ class Rank {
     reporter_.forget_pages();
     return {};
   }
+  void keep_popularity();
+  Status open_experts(const balance::ModelPlacement& placement, const model::SlotOwner& owner);
   Status open_store();
   void flush_store(Endpoint& world);
   Status compute(const transport::Members& members);
@@ -308,7 +312,8 @@ class Rank {
   engine::RequestFeed feed_;
   engine::SchedulerLimits limits_;  // those of the plan, and the class of its pages
   std::optional<model::ExpertSlots> slots_;
-  std::optional<engine::Constraints> constraints_;  // outlives the requests of state_
+  std::unique_ptr<model::ResidentExperts> resident_;  // of slots_; null: all are in memory
+  std::optional<engine::Constraints> constraints_;    // outlives the requests of state_
   std::optional<engine::EngineState> state_;
   std::optional<PromptStore> store_;  // reads and fills the pages of state_
   bool has_finished_ = false;
@@ -330,6 +335,7 @@ Status Rank::load() {
   const balance::ModelPlacement placement =
       parallel::placement_of_layers(plan_.model.placement, layers_);
   const model::SlotOwner owner = planned_owner(plan_, seat_.rank());
+  if (plan_.has_absent_experts) return open_experts(placement, owner);
   if (online() == nullptr) {
     WIDEEP_TRY_ASSIGN(slots_, model::ExpertSlots::load(config_, loader_, placement, owner));
     return {};
@@ -345,6 +351,37 @@ Status Rank::load() {
   }
   WIDEEP_TRY_ASSIGN(slots_, model::ExpertSlots::copy(pool, placement, owner, threads_));
   return {};
+}
+
+// Those of the placement, none of which is in memory yet.
+Status Rank::open_experts(const balance::ModelPlacement& placement, const model::SlotOwner& owner) {
+  if (run_.packed() == nullptr) {
+    return failed(
+        "--expert-memory: there are no packed weights that absent experts could be read from");
+  }
+  resident_.reset();
+  auto popularity = residency::read_popularity(run_.packed()->directory());
+  if (!popularity.ok()) {
+    log::warn("{}; which experts are popular is not known yet", popularity.status().message());
+    popularity = residency::Popularity();
+  }
+  slots_ = model::ExpertSlots::absent(model::experts_shape(config_, loader_, owner.num_slices),
+                                      placement, owner);
+  WIDEEP_TRY_ASSIGN(resident_,
+                    model::ResidentExperts::open(*run_.packed(), *slots_,
+                                                 {.memory = plan_.memory.front().slots_per_rank,
+                                                  .policy = {},
+                                                  .popularity = *std::move(popularity),
+                                                  .read_piece = {}}));
+  if (seat_.rank() == 0) log::info("experts of each rank: {}", resident_->description());
+  return {};
+}
+
+// For the next run, which can do without.
+void Rank::keep_popularity() {
+  const std::string path = residency::popularity_path(run_.packed()->directory(), seat_.rank());
+  const Status written = residency::write_popularity(path, resident_->popularity());
+  if (!written.ok()) log::warn("{}", written.message());
 }
 
 // To others, or to the front, which deals requests to several owners.
@@ -413,6 +450,10 @@ Status Rank::prepare_experts(Stage& stage, const transport::Members& members) {
       members.epoch == 1 && static_cast<int>(members.ranks.size()) == plan_.mapping.world_size();
   if (is_as_planned) return {};
   if (is_elastic()) WIDEEP_TRY(regroup(stage));
+  if (resident_ != nullptr) {
+    return open_experts(stage.placement,
+                        is_elastic() ? model::SlotOwner(stage.experts().rank()) : owner);
+  }
   return slots_->rearrange(
       stage.placement, is_elastic() ? model::SlotOwner(stage.experts().rank()) : owner,
       [&](std::span<const model::ExpertSlots::Missing> missing) {
@@ -473,8 +514,10 @@ Status Rank::compute(const transport::Members& members) {
   // The model, over the layers of this stage.
   const ep::DispatchShape dispatch =
       is_elastic() ? plan_.dispatch_between(members.ranks) : plan_.dispatch;
+  model::MoeOptions moe_options = plan_.moe;
+  moe_options.resident = resident_.get();
   model::MoeRunner moe(config_, stage.placement, *slots_, stage.experts(),
-                       ep::BufferLayout(dispatch), plan_.moe, shard_group(plan_, stage));
+                       ep::BufferLayout(dispatch), moe_options, shard_group(plan_, stage));
   model::Model model(config_, run_.weights(), compute_, moe, stage.layers,
                      tensor_group(plan_, stage), context_group(plan_, stage),
                      shared_head(plan_, stage));
@@ -518,6 +561,7 @@ Status Rank::compute(const transport::Members& members) {
       .pipeline = pipeline,
       .online = online_layers ? &*online_layers : nullptr,
       .constraints = constraints_ ? &*constraints_ : nullptr,
+      .has_absent_experts = plan_.has_absent_experts,
       .store = store_ ? &*store_ : nullptr,
       .tells_pages = tells_pages(run_),
       .feed = feed_,
@@ -536,6 +580,7 @@ Status Rank::compute(const transport::Members& members) {
   engine::Engine engine(parts, *state_);
   WIDEEP_TRY(reporter_.ready());
   const Result<engine::Engine::Ended> ended = engine.run();
+  if (resident_ != nullptr) keep_popularity();
   if (ended.ok() ? *ended == engine::Engine::Ended::kMembersChange
                  : goes_on_after(ended.status())) {
     return ended.status();

@@ -17,6 +17,7 @@
 #include "group/started_ranks.h"
 #include "kernels/weight_format.h"
 #include "parallel/parallel_config.h"
+#include "run/expert_memory.h"
 #include "run/online_parts.h"
 #include "run/profile.h"
 #include "run/record_request.h"
@@ -45,6 +46,8 @@ struct RunOptions {
   // Directory for packed files (run/packed_weights.h), from which weights are taken; one that is
   // missing there is written at the start. "": none.
   std::string packed_cache;
+  // Of each rank for its experts; nullopt: all are in memory. Less needs packed_cache.
+  std::optional<ExpertMemory> expert_memory;
   int prefill_chunk = 0;  // tokens; 0: max_num_tokens
   // Pages of a rank's KV cache if kv_cache_config.max_tokens is not set: what the caller's requests
   // need. nullopt: what max_batch_size sequences of full length need, but at most cache_share of

@@ -310,6 +310,43 @@ weights::ExpertShape expert_shape(const ModelFacts& model, int num_slices) {
   return model::experts_shape(model.config, model.forms, num_slices);
 }
 
+// ---- experts that are not in memory ----
+
+// Of layouts: what a rank cannot read must end the same requests on all ranks that compute them,
+// and only a rank with requests of its own knows which ones these are.
+Status check_layout(const RunPlan& plan) {
+  const parallel::ParallelSizes& sizes = plan.mapping.sizes();
+  std::string found;
+  if (sizes.pp > 1) found = fmt::format("pipeline_parallel_size: {}", sizes.pp);
+  if (sizes.cp > 1) found = fmt::format("context_parallel_size: {}", sizes.cp);
+  if (sizes.moe_tp > 1) found = fmt::format("moe_tensor_parallel_size: {}", sizes.moe_tp);
+  if (plan.joint) found = "enable_attention_dp: false";
+  if (plan.balances_online()) found = "moe_config.load_balancer, which moves experts";
+  if (found.empty()) return {};
+  return invalid_input(
+      fmt::format("--expert-memory: not all experts would be in memory: expected one rank, or "
+                  "enable_attention_dp: true without a load balancer that moves experts, found {}",
+                  found));
+}
+
+// Sets RunPlan::memory and has_absent_experts, from all other parts of the plan.
+Status plan_expert_memory(const RunOptions& options, RunPlan* plan) {
+  if (!options.expert_memory || !plan->model.config.has_experts()) return {};
+  MemoryPlan& memory = plan->memory.front();
+  const uint64_t bytes = options.expert_memory->of(memory.slots_per_rank);
+  if (bytes >= memory.slots_per_rank) return {};
+  WIDEEP_TRY(check_layout(*plan));
+  if (options.packed_cache.empty()) {
+    return invalid_input(fmt::format(
+        "--expert-memory: {} of the {} that a rank's experts need: the others are read from packed "
+        "weights; give their directory, --packed-cache",
+        base::byte_size(bytes), base::byte_size(memory.slots_per_rank)));
+  }
+  memory.slots_per_rank = bytes;
+  plan->has_absent_experts = true;
+  return {};
+}
+
 }  // namespace
 
 Result<int> max_sequence(const RunOptions& options, const model::ModelConfig& config) {
@@ -414,6 +451,7 @@ Result<RunPlan> plan_run(const ModelFacts& model, const RunOptions& options,
   if (!online.ok()) return online.status().at(parallel::balancer_name(parallel));
   plan.online = std::move(*online);
   plan.experts = plan_experts(plan);
+  WIDEEP_TRY(plan_expert_memory(options, &plan));
   return plan;
 }
 
@@ -558,6 +596,7 @@ transport::Settings settings_of(const RunPlan& plan) {
       {"moe_config.dispatch_dtype", text(plan.moe.dispatch_format())},
       {"moe_config.combine_dtype", text(plan.moe.combine_format())},
       {"--perfect-router", text(plan.moe.perfect_router)},
+      {"--expert-memory", text(plan.has_absent_experts)},
       {"--expert-statistic-path (counts of slots)", text(plan.moe.count_slots)},
       {"moe_config.load_balancer (num_slots)", text(int64_t{plan.model.placement.num_slots})},
       {"moe_config.load_balancer (its content)", content_hash_of(plan.model.placement)}};

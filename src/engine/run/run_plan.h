@@ -76,6 +76,8 @@ struct RunPlan {
 
   // ---- bytes ----
   std::vector<MemoryPlan> memory;  // [pipeline stages]
+  // Not all of a rank's experts are in memory: only slots_per_rank bytes.
+  bool has_absent_experts = false;
   std::vector<OnlinePlan> online;  // [pipeline stages]; empty: placements never change
   uint64_t host_cache = 0;         // of a node, for prompts of all its ranks
 
