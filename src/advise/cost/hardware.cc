@@ -202,6 +202,11 @@ Hardware read(YamlMap& root) {
   if (hardware.divisible) {
     hardware.node_bandwidth = memory.number("node_bandwidth", kRate);
     hardware.nodes = static_cast<int>(root.integer_or("nodes", 1, count));
+    if (root.has("disk")) {
+      YamlMap disk = root.map("disk");
+      hardware.disk_bandwidth = disk.number("bandwidth", kRate);
+      disk.refuse_unknown_keys();
+    }
     if (memory.has("cached")) hardware.cached_bandwidth = read_curve(memory.map("cached"));
     if (memory.has("cached_node")) {
       hardware.cached_node_bandwidth = read_curve(memory.map("cached_node"));
@@ -354,6 +359,9 @@ std::string hardware_text(const Hardware& hardware) {
     text += text_of("cached_node", hardware.cached_node_bandwidth);
   }
   text += "}\n";
+  if (hardware.disk_bandwidth > 0.0) {
+    text += fmt::format("disk: {{bandwidth: {:.4g}}}\n", hardware.disk_bandwidth);
+  }
   std::vector<std::string> peaks;
   for (const auto& [format, peak] : hardware.peak) {
     peaks.push_back(fmt::format("{}: {:.4g}", kernels::weight_format_name(format), peak));

@@ -28,7 +28,8 @@
 // Of a machine of cores, `divisible: true` and the key memory.node_bandwidth say that ranks share
 // them, memory.cached and memory.cached_node how fast the same bytes are read again ({4e6: 1.1e11,
 // …}), `nodes: 4` how many machines of this kind `network` joins, over which ranks are spread
-// evenly (elsewhere as many as it takes), network.message what a message takes of a core, and
+// evenly (elsewhere as many as it takes), network.message what a message takes of a core,
+// disk: {bandwidth: 3e9} what a node reads of records at random (models larger than memory), and
 // kernels.formats and kernels.formats_of_all_cores may have constants for each format: {bf16:
 // {experts: …, dense: …}}.
 //
@@ -146,6 +147,7 @@ struct Hardware {
   double memory_bytes = 0.0;      // of a device
   double memory_bandwidth = 0.0;  // of a device
   double node_bandwidth = 0.0;    // of the memory that divisible devices share
+  double disk_bandwidth = 0.0;    // of a node of divisible devices; 0: unknown
   // Reading the same bytes again and again: bytes per second of one device, and of all of a node
   // together, by the number of bytes; caches are faster than memory. Empty: as above, whatever the
   // number.

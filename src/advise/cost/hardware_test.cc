@@ -140,6 +140,7 @@ TEST(Hardware, IsWrittenAsItIsRead) {
   EXPECT_EQ(again(), *hardware);
   hardware->divisible = true;
   hardware->node_bandwidth = 2e13;
+  hardware->disk_bandwidth = 3.5e9;
   hardware->nodes = 4;
   hardware->cached_bandwidth = {{1e6, 1e11}, {1e8, 5e10}};
   hardware->cached_node_bandwidth = {{1e6, 2e11}};
