@@ -16,11 +16,11 @@
 #include <numeric>
 #include <utility>
 
-#include "base/progress.h"
 #include "base/try.h"
 #include "cache_output.h"
 #include "commands.h"
 #include "expert_bytes.h"
+#include "judged_requests.h"
 #include "online/request_stream.h"
 #include "online/request_trace.h"
 #include "simulate_inputs.h"
@@ -32,10 +32,6 @@ namespace {
 using online::DividedTrace;
 using online::RequestTrace;
 using residency::BudgetHits;
-
-// As which a file of ids without requests is taken: as long as answers are.
-constexpr int64_t kRequestTokens = 256;
-constexpr double kHeldOut = 0.5;
 
 struct CacheCommand {
   StatisticsOptions statistics;
@@ -124,7 +120,7 @@ Result<std::vector<int>> choose_budgets(const CacheCommand& command, const Judge
 Result<DividedTrace> read_directory(const CacheCommand& command,
                                     const recordings::TraceShape& shape) {
   const std::optional<double> fraction =
-      command.holdout.empty() ? kHeldOut : holdout_fraction(command.holdout);
+      command.holdout.empty() ? kHeldOutRequests : holdout_fraction(command.holdout);
   if (!fraction) {
     return invalid_input(
         fmt::format("--holdout: expected a fraction of the requests between 0 and 1, found {}",
@@ -136,27 +132,6 @@ Result<DividedTrace> read_directory(const CacheCommand& command,
   return divided;
 }
 
-Result<DividedTrace> read_file_of_ids(const CacheCommand& command,
-                                      const recordings::TraceShape& shape) {
-  const std::string& path = command.statistics.path;
-  WIDEEP_TRY_ASSIGN(RequestTrace trace, online::read_token_trace(path, shape, kRequestTokens));
-  const std::optional<double> fraction =
-      command.holdout.empty() ? kHeldOut : holdout_fraction(command.holdout);
-  if (fraction) {
-    Result<DividedTrace> divided = online::hold_out_requests(std::move(trace), *fraction);
-    if (!divided.ok()) return divided.status().at(path + ": --holdout");
-    return divided;
-  }
-  if (!is_trace(command.holdout)) {
-    return invalid_input(
-        fmt::format("--holdout: {}: expected a trace as --stats is (.u8 or .u16), or a fraction",
-                    command.holdout));
-  }
-  Result<RequestTrace> later = online::read_token_trace(command.holdout, shape, kRequestTokens);
-  if (!later.ok()) return later.status().at("--holdout");
-  return DividedTrace{.earlier = std::move(trace), .later = std::move(later).value()};
-}
-
 // How many requests of these domains there are; of all, if none is named.
 int count_requests(const RequestTrace& trace, const std::vector<int>& domains) {
   if (domains.empty()) return static_cast<int>(trace.requests.size());
@@ -165,38 +140,13 @@ int count_requests(const RequestTrace& trace, const std::vector<int>& domains) {
   }));
 }
 
-online::NextIteration iterations_of(const RequestTrace& trace, const online::StreamOptions& options,
-                                    base::Progress* progress) {
-  auto stream = std::make_shared<online::RequestStream>(&trace, options);
-  return [stream, progress](online::Iteration* iteration) {
-    progress->step();
-    return stream->next(iteration);
-  };
-}
-
-void judge_batch(const DividedTrace& trace, const online::StreamOptions& options,
-                 const std::vector<int>& budgets, JudgedCache* judged) {
-  base::Progress progress(
-      "judging",
-      online::num_iterations(trace.earlier, options) + online::num_iterations(trace.later, options),
-      "iterations");
-  std::vector<BudgetHits> found =
-      residency::judge_iterations({.num_layers = trace.earlier.shape.num_layers,
-                                   .num_experts = trace.earlier.shape.num_experts,
-                                   .learned = iterations_of(trace.earlier, options, &progress),
-                                   .judged = iterations_of(trace.later, options, &progress)},
-                                  budgets, {});
-  for (BudgetHits& hits : found) {
-    judged->budgets.push_back({.batch = options.in_flight, .hits = std::move(hits)});
-  }
-}
-
 Status judge_trace(const CacheCommand& command, JudgedCache* judged) {
   WIDEEP_TRY_ASSIGN(const recordings::TraceShape shape,
                     trace_shape(command.statistics.trace, command.recording()));
-  WIDEEP_TRY_ASSIGN(const DividedTrace trace, command.trace.empty()
-                                                  ? read_file_of_ids(command, shape)
-                                                  : read_directory(command, shape));
+  WIDEEP_TRY_ASSIGN(const DividedTrace trace,
+                    command.trace.empty()
+                        ? read_divided_ids(command.statistics, command.holdout, shape)
+                        : read_directory(command, shape));
   const Result<std::vector<int>> domains = online::find_domains(trace.earlier, command.domains);
   if (!domains.ok()) return domains.status().at("--domains");
   judged->num_experts = shape.num_experts;
@@ -214,8 +164,11 @@ Status judge_trace(const CacheCommand& command, JudgedCache* judged) {
           "--batch: expected 1 to {}, the requests that are learned from or judged on, found {}",
           std::min(learned, later), batch));
     }
-    judge_batch(trace, {.domains = *domains, .in_flight = batch, .iteration_tokens = batch},
-                budgets, judged);
+    const online::StreamOptions stream{
+        .domains = *domains, .in_flight = batch, .iteration_tokens = batch};
+    for (BudgetHits& hits : judge_requests(trace, stream, budgets)) {
+      judged->budgets.push_back({.batch = batch, .hits = std::move(hits)});
+    }
   }
   return {};
 }
