@@ -31,6 +31,77 @@ class CommandAdvise : public CommandBalance {
   }
 };
 
+// The small model on two cores that have room for `share` of its experts.
+class CommandAdviseBeyondMemory : public CommandAdvise {
+ protected:
+  CommandEnd advise_with_room(double share, const std::vector<std::string>& more = {}) {
+    const CommandEnd end = run_command(
+        {.arguments = {"doctor", "--model", small_model(), "--dtype", "bf16", "--json"}});
+    const json model = json::parse(end.out, nullptr, false)["model"];
+    const double bytes = model["dense_weights_bytes"].get<double>() +
+                         share * model["slots_bytes_per_rank"].get<double>() +
+                         model["kv_cache_bytes_per_1024_tokens"].get<double>() * 32 / 1024;
+    std::string text = kMachine;
+    text.replace(text.find("devices_per_node: 8"), 19, "divisible: true\ndevices_per_node: 2");
+    const size_t memory = text.find("memory: {"), end_of_line = text.find('\n', memory);
+    text.replace(memory, end_of_line - memory,
+                 fmt::format("memory: {{bytes: {}, bandwidth: 1e10, node_bandwidth: 2e10}}\n"
+                             "disk: {{bandwidth: 2e9}}",
+                             bytes / 0.9 / 2));
+    const size_t bandwidth = text.find("bandwidth: 360e9");
+    text.replace(bandwidth, 16, "bandwidth: 1e9");
+    std::ofstream(file("cores.yaml")) << text;
+    std::vector<std::string> arguments = {
+        "advise", "--model", small_model(), "--hardware", file("cores.yaml"), "--isl", "16",
+        "--osl",  "16",      "--dtype",     "bf16"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_command({.arguments = arguments});
+  }
+  json found(double share, std::vector<std::string> more = {}) {
+    more.emplace_back("--json");
+    const CommandEnd end = advise_with_room(share, more);
+    EXPECT_EQ(end.exit_code, 0) << end.err;
+    return json::parse(end.out, nullptr, false);
+  }
+};
+
+TEST_F(CommandAdviseBeyondMemory, ProposesABudgetWithItsSpeed) {
+  const CommandEnd end = advise_with_room(0.5);
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.out, HasSubstr(": 50 % of the experts stay in memory, the others are read"));
+  EXPECT_THAT(end.out, HasSubstr("recorded routing of DeepSeek-V2-Lite stands for the model's"));
+  EXPECT_THAT(end.out, HasSubstr("disk         2.0 GB/s\n"));
+  EXPECT_THAT(end.out, HasSubstr("--dtype bf16 --packed-cache DIR --expert-memory "));
+  const json half = found(0.5)["beyond_memory"][0], most = found(0.9)["beyond_memory"][0];
+  EXPECT_NEAR(half["experts_in_memory"].get<double>(), 0.5, 0.01);
+  EXPECT_NEAR(half["hit_rate"].get<double>(), 0.785, 0.01);
+  EXPECT_LT(half["tokens_per_second_uniform"], half["tokens_per_second"]);
+  EXPECT_LT(half["tokens_per_second"], most["tokens_per_second"]);
+  EXPECT_TRUE(found(1.1).contains("recommended"));
+}
+
+TEST_F(CommandAdviseBeyondMemory, HitRatesOfTheModelsOwnStatistics) {
+  const json counts = found(0.5, {"--stats", csv()});
+  EXPECT_THAT(counts["hit_rates"].get<std::string>(),
+              HasSubstr("the experts that were chosen most"));
+  EXPECT_GT(counts["beyond_memory"][0]["hit_rate"], 0.5);
+  std::vector<std::string> of_trace = {"--stats", trace(), "--concurrency", "2"};
+  for (const std::string& word : trace_shape()) of_trace.push_back(word);
+  const json trace = found(0.5, of_trace);
+  EXPECT_THAT(trace["hit_rates"].get<std::string>(), HasSubstr("later requests, 2 at once"));
+  EXPECT_EQ(trace["beyond_memory"][0]["requests"], 2);
+  EXPECT_GT(trace["beyond_memory"][0]["hit_rate"], 0.5);
+}
+
+TEST_F(CommandAdviseBeyondMemory, RefusesWhatNeedsALayoutThatFits) {
+  const CommandEnd simulated = advise_with_room(0.5, {"--simulate", "4"});
+  EXPECT_EQ(simulated.exit_code, 2);
+  EXPECT_THAT(simulated.err, HasSubstr("--simulate: has no effect on a model larger than memory"));
+  const CommandEnd fast = advise_with_room(0.5, {"--tpot", "0.001"});
+  EXPECT_EQ(fast.exit_code, 1);
+  EXPECT_THAT(fast.err, HasSubstr("0.0 ms between tokens are not reached; nearest: "));
+}
+
 TEST_F(CommandAdvise, JudgesByLaterIterations) {
   EXPECT_THAT(advise(csv()).out, HasSubstr("placements planned on 4 iterations, judged by 4"));
   EXPECT_THAT(advise(csv(), {"--holdout", "0.25"}).out,

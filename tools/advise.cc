@@ -2,22 +2,26 @@
 //
 // wideep advise: which layout, how many slots, which machine, with what is predicted of them.
 //
-// Order: inputs → the kept calibration, if any → all layouts weighed, and servers of two kinds, if
+// Order: inputs → the kept calibration, if any → whether memory holds the model at all (else what
+// reading its experts makes of it, and the end) → all layouts weighed, and servers of two kinds, if
 // asked → simulated, if asked → printed, and the page → files of the servers → measured, if asked →
 // files of the recommendation. Options that exclude each other and files that cannot be written are
 // found before anything is computed, because a search, and more so a measurement, takes long.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "advise/advise.h"
+#include "advise/beyond_memory.h"
 #include "advise/config_files.h"
 #include "advise/disaggregation.h"
 #include "advise/range.h"
 #include "advise/update_rate.h"
+#include "advise_beyond_memory.h"
 #include "advise_disaggregated.h"
 #include "advise_html.h"
 #include "advise_measure.h"
@@ -27,6 +31,7 @@
 #include "dataset_reuse.h"
 #include "formats/files.h"
 #include "formats/json_text.h"
+#include "model_hit_rates.h"
 #include "output_file.h"
 #include "precision_option.h"
 #include "recordings/balancer_yaml.h"
@@ -303,6 +308,54 @@ Result<std::vector<advise::ReuseRow>> reuse_of(const AdviseOptions& options,
   return dataset_reuse(options.dataset, options.model, config, seconds);
 }
 
+// What needs a layout that fits.
+Status check_beyond_memory(const AdviseOptions& options) {
+  const std::pair<const char*, bool> without_effect[] = {
+      {"--ttft", options.ttft_ms.has_value()},
+      {"--rate", options.workload.rate.has_value()},
+      {"--acceptance", options.workload.acceptance > 0.0},
+      {"--simulate", options.simulated > 0},
+      {"--measure", options.measure.measure},
+      {"--dataset", !options.dataset.empty()},
+      {"--disaggregated", options.disaggregated},
+      {"--html", !options.html.empty()},
+      {"--output", !options.output.empty()}};
+  for (const auto& [name, is_given] : without_effect) {
+    if (!is_given) continue;
+    return invalid_input(
+        fmt::format("{}: has no effect on a model larger than memory, of which only generated "
+                    "tokens are predicted; leave it out",
+                    name));
+  }
+  return {};
+}
+
+// Prints what reading experts from disk makes of a model larger than memory. Returns false, and
+// prints nothing, if memory holds it or nothing is known of reading.
+Result<bool> advise_beyond_memory(const AdviseOptions& options, const advise::Question& question,
+                                  const Loads& loads) {
+  const int tokens = static_cast<int>(std::ceil(question.workload.concurrency.value_or(1.0)));
+  advise::HitRates rates = advise::recorded_hit_rates(tokens);
+  WIDEEP_TRY_ASSIGN(auto found, advise::partly_resident(question, rates));
+  if (found.empty()) return false;
+  WIDEEP_TRY(check_beyond_memory(options));
+  if (loads.is_known) {
+    WIDEEP_TRY_ASSIGN(rates, model_hit_rates(options.statistics, options.holdout, loads, tokens));
+    WIDEEP_TRY_ASSIGN(found, advise::partly_resident(question, rates));
+  }
+  const BeyondMemory beyond{
+      .question = question, .rates = rates, .found = found, .model = options.model};
+  fmt::print("{}", options.json ? formats::json_text(beyond_memory_json(beyond), 2) + "\n"
+                                : beyond_memory_text(beyond));
+  const advise::ReadingTime& best = found.front().forecast.expected;
+  const std::optional<double> limit = question.workload.max_tpot;
+  if (limit && best.seconds > *limit) {
+    return failed(fmt::format("{:.1f} ms between tokens are not reached; nearest: {:.1f} ms",
+                              *limit * 1e3, best.seconds * 1e3));
+  }
+  return true;
+}
+
 Status run(AdviseOptions options) {
   WIDEEP_TRY(check_options(options));
   const auto seconds = [](std::optional<double> ms) -> std::optional<double> {
@@ -336,6 +389,8 @@ Status run(AdviseOptions options) {
                                   .judged = loads.judged,
                                   .workload = options.workload,
                                   .choices = options.choices};
+  WIDEEP_TRY_ASSIGN(const bool is_larger, advise_beyond_memory(options, question, loads));
+  if (is_larger) return {};
   WIDEEP_TRY_ASSIGN(advise::Advice advice, advise::advise(question));
   advise::UpdateRates updates;
   if (advice.best) {
