@@ -16,6 +16,7 @@
 #include "base/byte_size.h"
 #include "base/try.h"
 #include "kernels/attention.h"
+#include "run/cache_memory.h"
 
 namespace wideep::run {
 namespace {
@@ -217,12 +218,23 @@ std::string more_memory(const Machine& machine, uint64_t bytes_needed) {
   return fmt::format("use a machine with more than {} of free memory", byte_size(bytes_needed));
 }
 
-Advice too_large(const WantedRun& run, const Machine& machine, uint64_t bytes_needed) {
-  const uint64_t usable = machine.usable_memory_bytes();
-  const std::string with = how_to_fit(run, usable);
+// Empty if no budget would do.
+std::string experts_from_disk(const ModelFit& fit) {
+  const uint64_t bytes = expert_memory_to_give(fit);
+  if (bytes == 0) return "";
+  return fmt::format(
+      "; or with --packed-cache DIR --expert-memory {}, which keeps {:.0f} % of the experts in "
+      "memory and reads the others from packed weights (wideep pack)",
+      memory_to_give(bytes),
+      100.0 * static_cast<double>(bytes) / static_cast<double>(fit.memory.slots_per_rank));
+}
+
+Advice too_large(const WantedRun& run, const Machine& machine, const ModelFit& fit) {
+  const std::string with = how_to_fit(run, fit.bytes_usable);
   return {fmt::format("the model does not fit: it needs {}, and {} can be used",
-                      byte_size(bytes_needed), byte_size(usable)),
-          with.empty() ? more_memory(machine, bytes_needed) : "it fits with " + with};
+                      byte_size(fit.bytes_needed), byte_size(fit.bytes_usable)),
+          (with.empty() ? more_memory(machine, fit.bytes_needed) : "it fits with " + with) +
+              experts_from_disk(fit)};
 }
 
 Advice barely(const ModelFit& fit) {
@@ -234,6 +246,29 @@ Advice barely(const ModelFit& fit) {
 }
 
 }  // namespace
+
+uint64_t ModelFit::bytes_of_experts() const {
+  uint64_t bytes = 0;
+  for (const MemoryPlan& stage : plan.memory) bytes += stage.all_ranks() * stage.slots_per_rank;
+  return bytes;
+}
+
+uint64_t expert_memory_to_give(const ModelFit& fit) {
+  const RunPlan& plan = fit.plan;
+  const parallel::ParallelSizes& sizes = plan.mapping.sizes();
+  // Layouts in which a rank that cannot read an expert ends requests of its own only.
+  const bool can_read = plan.model.config.has_experts() && !plan.joint && !plan.balances_online() &&
+                        sizes.pp == 1 && sizes.cp == 1 && sizes.moe_tp == 1;
+  const auto usable =
+      static_cast<uint64_t>(kComfortablyFull * static_cast<double>(fit.bytes_usable));
+  const uint64_t rest = fit.bytes_needed - fit.bytes_of_experts();
+  if (!can_read || rest >= usable) return 0;
+  const uint64_t bytes = (usable - rest) / fit.memory.all_ranks();
+  // A token's experts of a layer at least.
+  const uint64_t fewest = static_cast<uint64_t>(plan.model.config.routing.top_k) *
+                          model::experts_shape(plan.model.config, plan.model.forms).record_bytes();
+  return bytes >= fewest ? std::min(bytes, fit.memory.slots_per_rank) : 0;
+}
 
 std::vector<Advice> machine_advice(const Machine& machine, int num_ranks, std::string_view isa,
                                    std::string_view best_isa) {
@@ -267,7 +302,7 @@ Result<ModelFit> judge_fit(const ModelFacts& model, const RunOptions& wanted,
     if (page > 0) fit.kv_tokens = (fit.bytes_usable - other) / page * kernels::kPageTokens;
   }
   if (!fit.fits()) {
-    fit.advice = too_large({model, options, &machine}, machine, fit.bytes_needed);
+    fit.advice = too_large({model, options, &machine}, machine, fit);
   } else if (static_cast<double>(fit.bytes_needed) >
              kComfortablyFull * static_cast<double>(fit.bytes_usable)) {
     fit.advice = barely(fit);

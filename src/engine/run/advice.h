@@ -35,7 +35,13 @@ struct ModelFit {
   std::optional<Advice> advice;  // if the model does not fit, or barely fits
 
   bool fits() const { return bytes_needed <= bytes_usable; }
+  uint64_t bytes_of_experts() const;  // of bytes_needed, the slots of all ranks
 };
+
+// Memory of each rank for experts (run/expert_memory.h) with which the model fits with some room,
+// if the others are read from packed weights. 0: what is not experts does not fit, or the layout
+// needs all of them in memory.
+uint64_t expert_memory_to_give(const ModelFit& fit);
 
 // Whether the model runs on the machine with these options, in the smallest possible memory: with
 // the KV cache of kv_cache_config.max_tokens, or if that is not set one page per rank. Errors

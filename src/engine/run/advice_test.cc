@@ -166,8 +166,8 @@ TEST(ModelFit, RedundantSlotsAndPrecisionAreSteps) {
   EXPECT_THAT(run.tight(), is_advice("", "it fits with --dtype bf16"));
 }
 
-// Qwen3-30B-A3B, 57 GiB in bf16: the most bits a weight that fit.
-TEST(ModelFit, FewerBitsAWeight) {
+// Qwen3-30B-A3B on a rank, 57 GiB in bf16.
+Wanted large_run() {
   const nlohmann::json config = {{"architectures", {"Qwen3MoeForCausalLM"}},
                                  {"model_type", "qwen3_moe"},
                                  {"hidden_size", 2048},
@@ -190,6 +190,12 @@ TEST(ModelFit, FewerBitsAWeight) {
   run.model.placement.num_slots = 128;
   run.set_ranks(1);
   run.set_format(kernels::WeightFormat::kBf16);
+  return run;
+}
+
+// The most bits a weight that fit.
+TEST(ModelFit, FewerBitsAWeight) {
+  Wanted run = large_run();
   EXPECT_THAT(*run.fit_in(18 * kGiB).advice, is_advice("", "it fits with --dtype int4"));
   EXPECT_THAT(*run.fit_in(40 * kGiB).advice, is_advice("", "it fits with --dtype int8"));
   EXPECT_THAT(*run.fit_in(8 * kGiB).advice, is_advice("", "use a machine with more than"));
@@ -197,6 +203,25 @@ TEST(ModelFit, FewerBitsAWeight) {
   EXPECT_THAT(*run.fit_in(20 * kGiB).advice, is_advice("", "it fits with --dtype int4"));
   run.set_format(kernels::WeightFormat::kInt4);
   EXPECT_THAT(*run.fit_in(8 * kGiB).advice, is_advice("", "use a machine with more than"));
+}
+
+// Half of the memory of the experts, and a tenth of the whole left free.
+TEST(ModelFit, SomeExpertsInMemoryAreAWay) {
+  Wanted run = large_run();
+  const ModelFit full = run.fit_in(64 * kGiB);
+  const uint64_t rest = full.bytes_needed - full.bytes_of_experts();
+  const ModelFit half = run.fit_in((rest + full.bytes_of_experts() / 2) * 10 / 9 + 1);
+  ASSERT_FALSE(half.fits());
+  EXPECT_NEAR(static_cast<double>(expert_memory_to_give(half)),
+              static_cast<double>(half.memory.slots_per_rank) / 2, 16.0);
+  EXPECT_THAT(*half.advice, is_advice("", "or with --packed-cache DIR --expert-memory "));
+  EXPECT_THAT(*half.advice, is_advice("", "keeps 50 % of the experts in memory"));
+  EXPECT_EQ(expert_memory_to_give(run.fit_in(rest)), 0u);
+  EXPECT_THAT(run.fit_in(rest).advice->remedy, testing::Not(HasSubstr("--expert-memory")));
+  run.set_ranks(2);
+  EXPECT_GT(expert_memory_to_give(run.fit_in(half.bytes_usable)), 0u);
+  run.options.parallel.enable_attention_dp = false;  // both compute each request
+  EXPECT_EQ(expert_memory_to_give(run.fit_in(half.bytes_usable)), 0u);
 }
 
 TEST(ModelFit, SeveralStepsTogether) {
