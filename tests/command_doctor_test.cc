@@ -198,6 +198,35 @@ TEST(Doctor, AModelThatDoesNotFitEndsWithCode1) {
   EXPECT_THAT(report["error"].dump(), HasSubstr("does not fit"));
 }
 
+// What would be read of experts is said of a budget too, before anything is packed.
+TEST(Doctor, SomeExpertsInMemory) {
+  const CommandEnd end = doctor({"--model", small_model(), "--expert-memory", "50%"});
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  const std::string text = std::regex_replace(end.out, std::regex("\\s+"), " ");
+  EXPECT_THAT(text, HasSubstr(": 50 % of experts in memory, expected hit rate 0.7"));
+  EXPECT_THAT(text, HasSubstr("recorded routing of DeepSeek-V2-Lite stands for the model's"));
+  EXPECT_THAT(text, HasSubstr("disk: 3 GB/s, assumed"));
+  EXPECT_THAT(text, HasSubstr("packed weights, of which no directory is named"));
+  const base::ScratchDirectory packed;
+  std::ofstream(packed.file("weights")) << std::string(1 << 20, 'x');
+  const json found = doctor_json(
+      {"--model", small_model(), "--expert-memory", "50%", "--packed-cache", packed.path()});
+  const json reading = found["experts_from_disk"];
+  EXPECT_THAT(reading["disk"].get<std::string>(), HasSubstr("just measured, reading "));
+  EXPECT_EQ(reading["fits"], true);
+  EXPECT_EQ(reading["resident_bytes"], reading["expert_bytes"].get<uint64_t>() / 2);
+  EXPECT_GT(reading["tokens_per_second"], 0.0);
+  EXPECT_FALSE(doctor_json({"--model", small_model()}).contains("experts_from_disk"));
+}
+
+TEST(Doctor, BudgetsThatCannotBeRead) {
+  expect_refused(doctor({"--expert-memory", "50%"}), {"--expert-memory", "add --model"});
+  expect_refused(doctor({"--model", small_model(), "--expert-memory", "150%"}),
+                 {"--expert-memory", "a share of 0% to 100%, found '150%'"});
+  expect_refused(doctor({"--model", small_model(), "--expert-memory", "much"}),
+                 {"--expert-memory", "found much"});
+}
+
 TEST(Doctor, AModelThatWideepDoesNotComputeIsBadInput) {
   const ModelCopy copy;
   copy.edit_config(

@@ -12,10 +12,12 @@
 #include <cstdlib>
 #include <memory>
 
+#include "base/byte_size.h"
 #include "base/log.h"
 #include "base/try.h"
 #include "commands.h"
 #include "dataset_reuse.h"
+#include "doctor_experts.h"
 #include "doctor_report.h"
 #include "formats/files.h"
 #include "formats/json_text.h"
@@ -24,6 +26,7 @@
 #include "output_file.h"
 #include "parallel_options.h"
 #include "prompt_cache_options.h"
+#include "run/cache_memory.h"
 #include "simulate_inputs.h"
 #include "tensor_files/gguf.h"
 #include "tokenizer/tokenizer.h"
@@ -34,6 +37,7 @@ namespace {
 struct Options {
   ParallelOptions parallel;
   PromptCacheOptions prompts_kept;
+  ExpertReadingOptions reading;
   std::string model_dir;
   bool recovery = false;
   int num_nodes = 1;
@@ -61,6 +65,25 @@ std::optional<run::Advice> missing_files(const std::string& model_dir) {
                      "download the whole model before you run it"};
 }
 
+// Of a budget that leaves some experts to be read.
+Status judge_expert_memory(const ExpertReadingOptions& options, DoctorReport* report) {
+  const ExpertReading& reading = *report->reading;
+  if (options.packed_cache.empty()) {
+    report->warnings.push_back(
+        {"--expert-memory: the other experts are read from packed weights, of which no directory "
+         "is "
+         "named",
+         "add --packed-cache DIR, and write them beforehand with wideep pack"});
+  }
+  if (reading.fits) return {};
+  const uint64_t most = run::expert_memory_to_give(*report->fit);
+  return failed(fmt::format(
+      "--expert-memory {}: with it a run needs {}, and {} can be used; {}", options.expert_memory,
+      base::byte_size(reading.bytes_needed - reading.expert_bytes + reading.resident_bytes),
+      base::byte_size(reading.bytes_usable),
+      most > 0 ? "give at most " + run::memory_to_give(most) : "no less would do"));
+}
+
 // places: the options that say where prompts are kept.
 Status judge_model(const Options& options, const run::RunOptions& places, DoctorReport* report) {
   WIDEEP_TRY_ASSIGN(ModelRun run,
@@ -85,6 +108,11 @@ Status judge_model(const Options& options, const run::RunOptions& places, Doctor
         model::experts_shape(plan.model.config, plan.model.forms, plan.mapping.sizes().moe_tp));
   }
   if (const auto missing = missing_files(options.model_dir)) report->warnings.push_back(*missing);
+  WIDEEP_TRY_ASSIGN(report->reading,
+                    forecast_expert_reading(options.reading, *report->fit, report->machine));
+  if (!options.reading.expert_memory.empty() && report->reading) {
+    return judge_expert_memory(options.reading, report);
+  }
   if (!report->fit->advice) return {};
   if (report->fit->fits()) {
     report->warnings.push_back(*report->fit->advice);
@@ -109,6 +137,12 @@ Status run(const Options& options) {
   }
   if (!options.dataset.empty() && options.model_dir.empty()) {
     return invalid_input("--dataset: what its prompts take depends on the model; add --model");
+  }
+  if (options.reading.any() && options.model_dir.empty()) {
+    return invalid_input(
+        "--packed-cache, --expert-memory, --hardware: what is read of experts depends on the "
+        "model; "
+        "add --model");
   }
   if (options.num_nodes > 1 && !options.recovery) {
     return invalid_input("--nnodes: has no effect without --recovery; add it");
@@ -156,6 +190,7 @@ void add_doctor_command(command_line::Command app, Status* status) {
       .model();
   add_parallel_options(command, &options->parallel);
   add_prompt_cache_options(command, &options->prompts_kept);
+  add_expert_reading_options(command, &options->reading);
   command.add_flag("--recovery", options->recovery,
                    "With --model: what the loss of a rank or of the node would mean");
   command

@@ -212,6 +212,13 @@ std::string note_lines(const model::ModelConfig& config) {
   return lines;
 }
 
+// Lines if experts would be read from disk.
+std::string reading_lines(const std::optional<ExpertReading>& reading) {
+  if (!reading) return "";
+  return wrapped(fmt::format("  {:<17} ", "from disk"), reading->text()) +
+         wrapped(fmt::format("  {:<17} ", ""), reading->sources());
+}
+
 std::string model_lines(const DoctorReport& report) {
   const std::string ranks =
       report.num_ranks == 1 ? "in all" : fmt::format("all {}", report.num_ranks);
@@ -220,7 +227,8 @@ std::string model_lines(const DoctorReport& report) {
          line("shape", shape_text(report.fit->plan)) +
          fmt::format("  {:<17} {:>12} {:>12}\n", "memory", "each rank", ranks) +
          memory_lines(*report.fit) + line("KV cache", cache_text(*report.fit)) +
-         state_line(*report.fit) + note_lines(report.fit->plan.model.config);
+         state_line(*report.fit) + reading_lines(report.reading) +
+         note_lines(report.fit->plan.model.config);
 }
 
 // ---- prompts ----
@@ -455,6 +463,7 @@ ordered_json doctor_json(const DoctorReport& report) {
                        {"cuda_toolkit", or_null(cuda_toolkit())},
                        {"ranks", report.num_ranks}};
   if (report.fit) json["model"] = model_json(report);
+  if (report.reading) json["experts_from_disk"] = report.reading->json();
   json["prompt_places"] = places_json(report.places);
   if (report.recovery) json["recovery"] = recovery_json(*report.recovery);
   for (const advise::ReuseRow& row : report.reuse) {

@@ -10,6 +10,7 @@
 
 #include "advise/prompt_reuse.h"
 #include "base/machine.h"
+#include "doctor_experts.h"
 #include "doctor_places.h"
 #include "gguf_content.h"
 #include "kernels/kernels.h"
@@ -28,6 +29,7 @@ struct DoctorReport {
   std::string model_dir;
   std::optional<GgufContent> gguf;  // if it is one
   std::optional<run::ModelFit> fit;
+  std::optional<ExpertReading> reading;           // if not all experts are in memory
   std::optional<run::RecoveryForecast> recovery;  // if it was asked for
   std::vector<advise::ReuseRow> reuse;            // likewise, of a dataset
   Status outcome;                                 // why the model cannot run as asked
