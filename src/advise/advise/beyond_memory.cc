@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <utility>
 
 #include "advise/advise.h"
 #include "advise/range.h"
@@ -126,7 +125,7 @@ Result<std::vector<PartlyResident>> partly_resident(const Question& question,
     if (found.resident_bytes >= found.expert_bytes) return std::vector<PartlyResident>();
     if (found.resident_bytes <= 0.0) continue;
     WIDEEP_TRY_ASSIGN(found.forecast, forecast(question, found, rates));
-    all.push_back(std::move(found));
+    all.push_back(found);
   }
   std::ranges::sort(all, std::greater(), [](const PartlyResident& each) {
     return each.forecast.expected.tokens_per_second();
