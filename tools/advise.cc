@@ -356,18 +356,23 @@ Result<bool> advise_beyond_memory(const AdviseOptions& options, const advise::Qu
   return true;
 }
 
-Status run(AdviseOptions options) {
-  WIDEEP_TRY(check_options(options));
+// Sets what the library takes in other units, or from several options.
+void complete(AdviseOptions* options) {
   const auto seconds = [](std::optional<double> ms) -> std::optional<double> {
     if (!ms) return {};
     return *ms * 1e-3;
   };
-  options.workload.max_ttft = seconds(options.ttft_ms);
-  options.workload.max_tpot = seconds(options.tpot_ms);
-  if (options.workload.acceptance > 0.0) {
-    options.choices.max_drafts = options.drafts_max.value_or(5);
+  options->workload.max_ttft = seconds(options->ttft_ms);
+  options->workload.max_tpot = seconds(options->tpot_ms);
+  if (options->workload.acceptance > 0.0) {
+    options->choices.max_drafts = options->drafts_max.value_or(5);
   }
-  if (const auto format = options.precision.format()) options.choices.formats = {*format};
+  if (const auto format = options->precision.format()) options->choices.formats = {*format};
+}
+
+Status run(AdviseOptions options) {
+  WIDEEP_TRY(check_options(options));
+  complete(&options);
   WIDEEP_TRY_ASSIGN(const model::ModelConfig config, read_config(options.model));
   WIDEEP_TRY(check_kept_calibration(options.measure, config));
   WIDEEP_TRY_ASSIGN(cost::Hardware hardware,
