@@ -7,22 +7,22 @@
 #include <string>
 
 #include "base/byte_size.h"
-#include "base/try.h"
 
 namespace wideep::run {
 
 Result<ExpertMemory> parse_expert_memory(std::string_view text) {
+  const auto wrong = [&] {
+    return invalid_input(
+        fmt::format("expected bytes as 12G, or a share of 0% to 100%, found '{}'", text));
+  };
   if (!text.ends_with('%')) {
-    WIDEEP_TRY_ASSIGN(const uint64_t bytes, base::parse_byte_size(text));
-    return ExpertMemory{.bytes = bytes, .share = {}};
+    const Result<uint64_t> bytes = base::parse_byte_size(text);
+    return bytes.ok() ? Result<ExpertMemory>(ExpertMemory{.bytes = *bytes, .share = {}}) : wrong();
   }
   const std::string number(text.substr(0, text.size() - 1));
   char* end = nullptr;
   const double percent = std::strtod(number.c_str(), &end);
-  if (number.empty() || *end != '\0' || !(percent >= 0.0 && percent <= 100.0)) {
-    return invalid_input(
-        fmt::format("expected bytes as 12G, or a share of 0% to 100%, found '{}'", text));
-  }
+  if (number.empty() || *end != '\0' || !(percent >= 0.0 && percent <= 100.0)) return wrong();
   return ExpertMemory{.bytes = 0, .share = percent / 100.0};
 }
 
