@@ -48,7 +48,7 @@ Status run_pack(const Options& options) {
   const run::ThreadPlan threads = run::plan_threads(base::read_machine(), 1, 0);
   base::ThreadPool pool(threads.of_rank(0));
   const uint64_t stored = run::bytes_to_load(inputs, true);
-  base::WorkProgress progress("packing", "bytes");
+  base::WorkProgress progress("packing", "");
   uint64_t read = 0;
   const model::PackOrder order{.config = inputs.model.config,
                                .tensors = inputs.tensors(),
@@ -93,6 +93,7 @@ void add_pack_command(command_line::Command app, Status* status) {
   command
       .add_option("--output", options->output,
                   "Directory for --packed-cache; the model's own is made in it")
+      .path()
       .required();
   command
       .add_option("--slices", options->num_slices,

@@ -4,7 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,8 @@ namespace {
 using packed::PackedWriter;
 using weights::WeightLoader;
 
-constexpr size_t kStepBytes = size_t{1} << 30;
+// Of experts' records. Small, so that reading, packing and writing of neighbouring steps overlap.
+constexpr size_t kStepBytes = size_t{128} << 20;
 
 WeightLoader loader_of(const PackOrder& order) {
   return {order.tensors, order.format, order.progress, order.threads};
@@ -33,6 +35,8 @@ struct Step {
   std::string name;
   int layer = 0;
   int first = 0, end = 0;  // experts; none: the rest of the layer
+
+  bool has_experts() const { return end > 0; }
 };
 
 Status pack_layer(const PackOrder& order, int layer, PackedWriter& writer) {
@@ -45,31 +49,54 @@ Status pack_layer(const PackOrder& order, int layer, PackedWriter& writer) {
   return ModelWeights::load(order.config, loader, parallel::LayerRange{layer, layer + 1}).status();
 }
 
-Status pack_experts(const PackOrder& order, const Step& step, PackedWriter& writer) {
-  const WeightLoader loader = loader_of(order);
-  const weights::ExpertShape shape = experts_shape(order.config, loader, order.num_slices);
-  base::AlignedBytes records(static_cast<size_t>((step.end - step.first) * order.num_slices) *
-                             shape.record_bytes());
-  std::memset(records.data(), 0, records.size());  // what lies between the matrices of a record
-  std::byte* record = records.data();
-  const auto for_each = [&](auto&& body) -> Status {
-    record = records.data();
-    for (int expert = step.first; expert < step.end; ++expert) {
-      for (int slice = 0; slice < order.num_slices; ++slice) {
-        WIDEEP_TRY(body(expert_prefix(step.layer, expert), slice));
-        record += shape.record_bytes();
+// The experts of a step: begin(), then pack(), and so on with others.
+class ExpertPacker {
+ public:
+  explicit ExpertPacker(const PackOrder& order) : order_(order) {}
+
+  // Asks for the experts, and has the disk read what they need.
+  Status begin(const Step& step) {
+    step_ = &step;
+    loader_.emplace(loader_of(order_));
+    shape_ = experts_shape(order_.config, *loader_, order_.num_slices);
+    const size_t bytes = static_cast<size_t>(step.end - step.first) *
+                         static_cast<size_t>(order_.num_slices) * shape_.record_bytes();
+    // What lies between the matrices of a record stays 0: it is at the same place in all.
+    if (records_.size() < bytes) records_ = base::AlignedBytes(bytes);
+    WIDEEP_TRY(for_each_record([&](const std::string& prefix, int slice, std::byte* record) {
+      return weights::load_expert(*loader_, shape_, prefix, record, slice);
+    }));
+    loader_->read_ahead();
+    return {};
+  }
+
+  Status pack(PackedWriter& writer) {
+    WIDEEP_TRY(loader_->run());
+    return for_each_record([&](const std::string& prefix, int slice, const std::byte* record) {
+      return writer.add(weights::expert_part(shape_, prefix, slice),
+                        {record, shape_.record_bytes()});
+    });
+  }
+
+ private:
+  template <typename Body>
+  Status for_each_record(Body body) {
+    std::byte* record = records_.data();
+    for (int expert = step_->first; expert < step_->end; ++expert) {
+      for (int slice = 0; slice < order_.num_slices; ++slice) {
+        WIDEEP_TRY(body(expert_prefix(step_->layer, expert), slice, record));
+        record += shape_.record_bytes();
       }
     }
     return {};
-  };
-  WIDEEP_TRY(for_each([&](const std::string& prefix, int slice) {
-    return weights::load_expert(loader, shape, prefix, record, slice);
-  }));
-  WIDEEP_TRY(loader.run());
-  return for_each([&](const std::string& prefix, int slice) {
-    return writer.add(weights::expert_part(shape, prefix, slice), {record, shape.record_bytes()});
-  });
-}
+  }
+
+  const PackOrder& order_;
+  const Step* step_ = nullptr;
+  std::optional<WeightLoader> loader_;
+  weights::ExpertShape shape_;
+  base::AlignedBytes records_;
+};
 
 std::vector<Step> steps_of(const PackOrder& order) {
   const ModelConfig& config = order.config;
@@ -103,11 +130,21 @@ bool are_packed(const PackOrder& order, const packed::PackedFile& file) {
                              [&](const Step& step) { return file.steps().contains(step.name); });
 }
 
+// While a step is packed, the disk reads the next experts, and writes what was packed before.
 Status pack_weights(const PackOrder& order, PackedWriter& writer) {
-  for (const Step& step : steps_of(order)) {
-    if (writer.has(step.name)) continue;
-    WIDEEP_TRY(step.end == 0 ? pack_layer(order, step.layer, writer)
-                             : pack_experts(order, step, writer));
+  std::vector<Step> steps = steps_of(order);
+  std::erase_if(steps, [&](const Step& step) { return writer.has(step.name); });
+  std::vector<const Step*> of_experts;
+  for (const Step& step : steps) {
+    if (step.has_experts()) of_experts.push_back(&step);
+  }
+  std::array<ExpertPacker, 2> packers{ExpertPacker(order), ExpertPacker(order)};
+  size_t begun = 0, packed = 0;  // of these
+  for (const Step& step : steps) {
+    const size_t wanted = std::min(packed + (step.has_experts() ? 2 : 1), of_experts.size());
+    for (; begun < wanted; ++begun) WIDEEP_TRY(packers[begun % 2].begin(*of_experts[begun]));
+    WIDEEP_TRY(step.has_experts() ? packers[packed++ % 2].pack(writer)
+                                  : pack_layer(order, step.layer, writer));
     WIDEEP_TRY(order.tensors.check_unchanged());
     WIDEEP_TRY(writer.end(step.name));
   }

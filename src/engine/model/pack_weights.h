@@ -31,7 +31,7 @@ struct PackOrder {
 // Whether all that pack_weights() writes is there.
 bool are_packed(const PackOrder& order, const packed::PackedFile& file);
 
-// What the writer has already is not read. Memory: a layer without experts, or 1 GiB of experts.
+// What the writer has already is not read. Memory: a layer without experts, half a GiB beside it.
 // Errors: as WeightLoader and PackedWriter; the checkpoint has changed since it was opened.
 Status pack_weights(const PackOrder& order, packed::PackedWriter& writer);
 

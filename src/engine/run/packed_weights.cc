@@ -5,7 +5,9 @@
 
 #include <filesystem>
 
+#include "base/byte_size.h"
 #include "base/content_hash.h"
+#include "base/log.h"
 #include "base/try.h"
 #include "kernels/weight_format.h"
 #include "model/config/config.h"
@@ -76,6 +78,10 @@ Status write_packed(const PackedPlace& place, const model::PackOrder& order) {
           place.directory, {.model = std::filesystem::path(place.directory).filename().string(),
                             .record_class = place.record_class,
                             .expected_bytes = is_new ? packed_bytes(order) : 0}));
+  if (writer.resumed_bytes() > 0) {
+    log::info("{}: going on behind the {} that an earlier process has packed", place.directory,
+              base::byte_size(writer.resumed_bytes()));
+  }
   WIDEEP_TRY(model::pack_weights(order, writer));
   return writer.finish();
 }

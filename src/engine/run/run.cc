@@ -266,6 +266,7 @@ Status Run::write_packed(base::ThreadPool& threads, const std::function<void(uin
   if (!packed_ && (started == nullptr || started->is_first_of_node())) {
     model::PackOrder order = pack_order(&threads);
     order.progress = on_bytes;
+    log::info("packing the weights into {}, once", packed_place_->directory);
     const Status written = run::write_packed(*packed_place_, order);
     if (!written.ok()) {
       log::warn("--packed-cache: {}; weights are taken from the checkpoint", written.message());

@@ -41,6 +41,9 @@ inline constexpr uint64_t kPieceBytes = uint64_t{64} << 20;
 
 inline constexpr const char* kRecordsFile = "records";
 inline constexpr const char* kIndexFile = "index.json";
+// Behind the directory's name, until it is finished, and a file in it that its writer has locked.
+inline constexpr const char* kUnfinished = ".unfinished";
+inline constexpr const char* kProgressFile = "progress";
 
 struct Part {
   uint64_t offset = 0;
@@ -62,6 +65,7 @@ class PackedFile {
 
   const std::string& directory() const { return directory_; }
   const std::string& model() const { return model_; }
+  const std::string& record_class() const { return record_class_; }
   std::string records_path() const { return directory_ + "/" + kRecordsFile; }
   const std::map<std::string, Part>& parts() const { return parts_; }
   const std::set<std::string>& steps() const { return steps_; }
@@ -75,15 +79,15 @@ class PackedFile {
   // Errors (failed): it differs from its hash: the disk or memory is faulty.
   Status copy_piece(const std::string& name, int piece, std::byte* out) const;
 
-  // Compares all parts with their hashes. progress: called with bytes read, from any thread, one
-  // call at a time. Errors (failed): how many differ, and the first.
+  // Compares all parts with their hashes, in the order of the file. progress: called with bytes
+  // read, from any thread, one call at a time. Errors (failed): how many differ, and the first.
   Status verify(base::ThreadPool& threads,
                 const std::function<void(uint64_t bytes)>& progress) const;
 
  private:
   Status damaged(const std::string& name, int piece) const;
 
-  std::string directory_, model_;
+  std::string directory_, model_, record_class_;
   std::map<std::string, Part> parts_;
   std::set<std::string> steps_;
   formats::MappedFile records_;

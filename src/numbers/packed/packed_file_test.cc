@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 
 #include <cstring>
 #include <filesystem>
@@ -208,6 +209,41 @@ TEST_F(PackedFileTest, ADiskWithoutRoomIsAnErrorBeforeAnythingIsRead) {
   const auto out = PackedWriter::open(
       directory_, {.model = "", .record_class = "a", .expected_bytes = uint64_t{1} << 60});
   EXPECT_THAT(out.status().message(), AllOf(HasSubstr("needs 1.0 EiB"), HasSubstr("has room for")));
+}
+
+// At any part; what is there of steps before would only keep others from the room.
+TEST_F(PackedFileTest, AFullDiskLeavesNothingHalf) {
+  const std::string disk = scratch_.file("disk");
+  fs::create_directory(disk);
+  if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=1m") != 0) {
+    GTEST_SKIP() << "needs permission to mount a file system";
+  }
+  const std::string directory = disk + "/packed";
+  const Bytes part = random_bytes(300'000, 1);
+  // A new one, then one to which a step is added.
+  for (const bool has_one : {false, true}) {
+    if (has_one) {
+      auto first = PackedWriter::open(directory, {.model = "", .record_class = "a"});
+      ASSERT_TRUE(first->add("p", part).ok() && first->end("0").ok() && first->finish().ok());
+    }
+    auto out = PackedWriter::open(directory, {.model = "", .record_class = "a"});
+    ASSERT_TRUE(out.ok());
+    Status status;
+    for (int step = 1; step < 5 && status.ok(); ++step) {
+      status = out->add(std::to_string(step), part);
+      if (status.ok()) status = out->end(std::to_string(step));
+    }
+    if (status.ok()) status = out->finish();
+    EXPECT_THAT(status.message(), HasSubstr("No space left on device"));
+    EXPECT_FALSE(fs::exists(directory + ".unfinished"));
+    EXPECT_EQ(fs::exists(directory), has_one);
+    if (!has_one) continue;
+    const auto file = PackedFile::open(directory, "a");
+    ASSERT_TRUE(file.ok()) << file.status().message();
+    EXPECT_TRUE(file->verify(threads_, [](uint64_t) {}).ok());
+    EXPECT_LT(fs::file_size(file->records_path()), 400'000u);
+  }
+  ::umount(disk.c_str());
 }
 
 // ---- what is wrong with a directory ----

@@ -2,7 +2,8 @@
 //
 // `progress` has a line for what is written, and one for each step that has ended: its parts, and
 // where the next ones begin. A step's records are on the disk before its line is, so that a line
-// never says more than is there, and a line that is cut short is a step that did not end.
+// never says more than is there, and a line that is cut short is a step that did not end. Waiting
+// for the disk takes milliseconds: small steps do it together.
 #include "packed/packed_writer.h"
 
 #include <fcntl.h>
@@ -14,12 +15,10 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <optional>
 #include <system_error>
 #include <utility>
 
 #include "base/byte_size.h"
-#include "base/content_hash.h"
 #include "base/try.h"
 #include "formats/files.h"
 #include "formats/json_parse.h"
@@ -31,7 +30,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* kProgressFile = "progress";
+// After so many bytes steps are noted.
+constexpr uint64_t kBytesToNote = uint64_t{64} << 20;
 
 uint64_t aligned(uint64_t offset) { return (offset + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -41,16 +41,11 @@ json json_of(const std::map<std::string, Part>& parts) {
   return all;
 }
 
-// All bytes, at `at`. Returns what errno says; 0: all are written.
-int write_all(int fd, std::span<const std::byte> bytes, uint64_t at) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(at));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return count < 0 ? errno : EIO;
-    bytes = bytes.subspan(static_cast<size_t>(count));
-    at += static_cast<uint64_t>(count);
-  }
-  return 0;
+// Bytes that the disk still takes; if it does not say so, any number.
+uint64_t room_at(const std::string& path) {
+  struct statvfs at{};
+  if (::statvfs(path.c_str(), &at) != 0) return ~uint64_t{0};
+  return uint64_t{at.f_bavail} * at.f_frsize;
 }
 
 }  // namespace
@@ -59,7 +54,7 @@ Result<PackedWriter> PackedWriter::open(const std::string& directory, Options op
   PackedWriter writer(directory, std::move(options));
   std::error_code error;
   const bool is_finished = fs::exists(directory, error);
-  writer.at_ = is_finished ? directory : directory + ".unfinished";
+  writer.at_ = is_finished ? directory : directory + kUnfinished;
   fs::create_directories(fs::path(writer.at_), error);
   if (error) {
     return invalid_input(fmt::format("{}: cannot be created: {}", writer.at_, error.message()));
@@ -67,6 +62,8 @@ Result<PackedWriter> PackedWriter::open(const std::string& directory, Options op
   WIDEEP_TRY(writer.lock());
   if (is_finished) WIDEEP_TRY(writer.read_finished());
   WIDEEP_TRY(writer.resume());
+  writer.resumed_ = writer.end_ - writer.finished_;
+  writer.noted_ = writer.end_;
   WIDEEP_TRY(writer.check_room());
   return writer;
 }
@@ -86,8 +83,11 @@ PackedWriter::PackedWriter(PackedWriter&& other) noexcept
     : directory_(std::move(other.directory_)),
       at_(std::move(other.at_)),
       options_(std::move(other.options_)),
-      records_(std::exchange(other.records_, -1)),
       progress_(std::exchange(other.progress_, -1)),
+      records_(std::move(other.records_)),
+      unnoted_(std::move(other.unnoted_)),
+      noted_(other.noted_),
+      resumed_(other.resumed_),
       finished_(other.finished_),
       end_(other.end_),
       parts_(std::move(other.parts_)),
@@ -97,9 +97,9 @@ PackedWriter::PackedWriter(PackedWriter&& other) noexcept
 PackedWriter::~PackedWriter() { close(); }
 
 void PackedWriter::close() {
-  for (int* fd : {&records_, &progress_}) {
-    if (*fd >= 0) ::close(std::exchange(*fd, -1));
-  }
+  if (records_ != nullptr && !unnoted_.empty()) note_steps();
+  records_.reset();
+  if (progress_ >= 0) ::close(std::exchange(progress_, -1));
 }
 
 Status PackedWriter::failure(const std::string& what) {
@@ -116,8 +116,7 @@ Status PackedWriter::lock() {
     return invalid_input(
         fmt::format("{}: another process is writing it; start again when it has ended", at_));
   }
-  records_ = ::open(path(kRecordsFile).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  return records_ < 0 ? failure("cannot be written") : Status();
+  return {};
 }
 
 // What an earlier process has written, if it is of the same class.
@@ -135,7 +134,8 @@ Status PackedWriter::resume() {
       if (!is_same) break;
       continue;
     }
-    for (const auto& [name, value] : line->at("parts").items()) {
+    const json parts = line->value("parts", json::object());
+    for (const auto& [name, value] : parts.items()) {
       WIDEEP_TRY_ASSIGN(parts_[name], part_of(value, path(kProgressFile)));
     }
     steps_.insert(line->value("step", std::string()));
@@ -143,17 +143,18 @@ Status PackedWriter::resume() {
   }
   if (!is_same) return start();
   if (::ftruncate(progress_, static_cast<off_t>(begin)) != 0 ||
-      ::ftruncate(records_, static_cast<off_t>(end_)) != 0 || ::lseek(progress_, 0, SEEK_END) < 0) {
+      ::lseek(progress_, 0, SEEK_END) < 0) {
     return failure("cannot be written");
   }
+  WIDEEP_TRY_ASSIGN(records_, DirectOutput::open(path(kRecordsFile), end_));
   return {};
 }
 
 Status PackedWriter::start() {
-  if (::ftruncate(progress_, 0) != 0 || ::ftruncate(records_, static_cast<off_t>(finished_)) != 0 ||
-      ::lseek(progress_, 0, SEEK_SET) < 0) {
+  if (::ftruncate(progress_, 0) != 0 || ::lseek(progress_, 0, SEEK_SET) < 0) {
     return failure("cannot be written");
   }
+  WIDEEP_TRY_ASSIGN(records_, DirectOutput::open(path(kRecordsFile), finished_));
   const json first = {
       {"wideep_packed", kVersion}, {"class", options_.record_class}, {"begin", finished_}};
   const std::string line = first.dump() + "\n";
@@ -163,32 +164,32 @@ Status PackedWriter::start() {
   return {};
 }
 
-Status PackedWriter::check_room() const {
-  struct statvfs at{};
-  const uint64_t resumed = end_ - finished_;
-  if (options_.expected_bytes <= resumed || ::statvfs(at_.c_str(), &at) != 0) return {};
-  const uint64_t room = uint64_t{at.f_bavail} * at.f_frsize;
-  const uint64_t needed = options_.expected_bytes - resumed;
+Status PackedWriter::check_room() {
+  if (options_.expected_bytes <= resumed_) return {};
+  const uint64_t room = room_at(at_), needed = options_.expected_bytes - resumed_;
   if (room >= needed) return {};
-  return failed(fmt::format("{}: needs {} more, and the disk has room for {}", at_,
+  if (resumed_ == 0) remove_added();
+  return failed(fmt::format("{}: needs {}, and the disk has room for {}", at_,
                             base::byte_size(needed), base::byte_size(room)));
 }
 
-Status PackedWriter::write(std::span<const std::byte> bytes, uint64_t at) {
-  const int error = write_all(records_, bytes, at);
+Status PackedWriter::check(int error) {
   if (error == 0) return {};
   errno = error;
-  Status status = failure(fmt::format("{} cannot be written", kRecordsFile));
-  if (error == ENOSPC || error == EDQUOT) remove_added();
-  return status;
+  Status status = failure("cannot be written");
+  if (error != ENOSPC && error != EDQUOT) return status;
+  remove_added();
+  return failed(status.message() + "; free some space or choose another place");
 }
 
 void PackedWriter::remove_added() {
   std::error_code ignored;
+  unnoted_.clear();
+  records_.reset();
   if (is_new()) {
     fs::remove_all(at_, ignored);
   } else {
-    [[maybe_unused]] const int cut = ::ftruncate(records_, static_cast<off_t>(finished_));
+    fs::resize_file(path(kRecordsFile), finished_, ignored);
     fs::remove(path(kProgressFile), ignored);
   }
   close();
@@ -201,30 +202,31 @@ Status PackedWriter::add(const std::string& name, std::span<const std::byte> byt
   }
   for (int piece = 0; piece < part.num_pieces(); ++piece) {
     const auto begin = static_cast<size_t>(piece) * kPieceBytes;
-    part.hashes.push_back(base::content_hash(bytes.data() + begin, part.piece_bytes(piece)));
+    part.hashes.push_back(records_->append(bytes.subspan(begin, part.piece_bytes(piece))));
   }
-  WIDEEP_TRY(write(bytes, part.offset));
-  end_ = part.offset + part.bytes;
+  records_->align();
+  end_ = aligned(part.offset + part.bytes);
   added_.emplace(name, std::move(part));
-  return {};
+  return check(records_->error());
 }
 
 Status PackedWriter::end(const std::string& step) {
-  // Whole pages can be read without the page cache.
-  end_ = aligned(end_);
-  if (::ftruncate(records_, static_cast<off_t>(end_)) != 0 || ::fdatasync(records_) != 0) {
-    return failure(fmt::format("{} cannot be written", kRecordsFile));
-  }
   const json line = {{"step", step}, {"end", end_}, {"parts", json_of(added_)}};
-  const std::string text = line.dump() + "\n";
-  if (::write(progress_, text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
-      ::fdatasync(progress_) != 0) {
-    return failure(fmt::format("{} cannot be written", kProgressFile));
-  }
+  unnoted_ += line.dump() + "\n";
   parts_.merge(added_);
   added_.clear();
   steps_.insert(step);
-  return {};
+  if (end_ - noted_ >= kBytesToNote) note_steps();
+  return check(records_->error());
+}
+
+void PackedWriter::note_steps() {
+  records_->then([fd = progress_, text = std::exchange(unnoted_, {})] {
+    const ssize_t count = ::write(fd, text.data(), text.size());
+    if (count != static_cast<ssize_t>(text.size())) return count < 0 ? errno : ENOSPC;
+    return ::fdatasync(fd) != 0 ? errno : 0;
+  });
+  noted_ = end_;
 }
 
 Status PackedWriter::finish() {
@@ -233,7 +235,13 @@ Status PackedWriter::finish() {
                       {"class", options_.record_class},
                       {"steps", steps_},
                       {"parts", json_of(parts_)}};
-  WIDEEP_TRY(formats::write_file(path(kIndexFile), index.dump(1)));
+  unnoted_.clear();  // the index says it
+  records_->then([] { return 0; });
+  WIDEEP_TRY(check(records_->wait()));
+  const std::string text = index.dump(1);
+  const Status written = formats::write_file(path(kIndexFile), text);
+  if (!written.ok() && room_at(at_) < text.size()) remove_added();
+  WIDEEP_TRY(written);
   std::error_code error;
   fs::remove(path(kProgressFile), error);
   if (is_new()) fs::rename(at_, directory_, error);

@@ -149,6 +149,12 @@ size_t LoadJob::source_bytes(int64_t begin, int64_t end) const {
   return up_to(end) - up_to(begin);
 }
 
+void LoadQueue::read_ahead() const {
+  for (const LoadJob& job : jobs_) {
+    for (const std::span<const std::byte> source : job.sources) will_need(source);
+  }
+}
+
 Status LoadQueue::run(base::ThreadPool* pool, const std::function<void(uint64_t)>& progress) {
   const int num_threads = pool == nullptr ? 1 : pool->num_threads();
   const std::vector<Piece> pieces = cut_into_pieces(jobs_);

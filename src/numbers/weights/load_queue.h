@@ -36,6 +36,9 @@ class LoadQueue {
  public:
   void add(LoadJob job) { jobs_.push_back(std::move(job)); }
 
+  // Asks the kernel to read what the jobs need, and returns at once.
+  void read_ahead() const;
+
   // Does all jobs and removes them. pool: null means the calling thread only. progress: called with
   // the bytes read since its last call, on any thread, one call at a time. After an error the other
   // jobs are still done. Returns the error of the first job that has one.

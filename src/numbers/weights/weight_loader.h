@@ -113,6 +113,8 @@ class WeightLoader {
   // Of a caller that has asked for several things which are one part: for tell_parts().
   void tell(const std::string& part, std::span<const std::byte> bytes) const;
 
+  // Before run(), which then waits less for the disk.
+  void read_ahead() const { queue_->read_ahead(); }
   // Loads everything that was asked for. Errors: as StoredMatrix::pack; a part of the packed file
   // differs from its hash.
   Status run() const;
