@@ -43,6 +43,7 @@ struct Options {
   int num_nodes = 1;
   std::string hardware;  // file to write
   std::string dataset;
+  bool verify = false;
   bool json = false;
 };
 
@@ -138,14 +139,15 @@ Status run(const Options& options) {
   if (!options.dataset.empty() && options.model_dir.empty()) {
     return invalid_input("--dataset: what its prompts take depends on the model; add --model");
   }
-  if (options.reading.any() && options.model_dir.empty()) {
+  if (options.reading.depends_on_model() && options.model_dir.empty()) {
     return invalid_input(
-        "--packed-cache, --expert-memory, --hardware: what is read of experts depends on the "
-        "model; "
-        "add --model");
+        "--expert-memory, --hardware: what is read of experts depends on the model; add --model");
   }
   if (options.num_nodes > 1 && !options.recovery) {
     return invalid_input("--nnodes: has no effect without --recovery; add it");
+  }
+  if (options.verify && options.reading.packed_cache.empty()) {
+    return invalid_input("--verify: has no effect without --packed-cache DIR");
   }
   DoctorReport report;
   WIDEEP_TRY_ASSIGN(report.chosen_kernels, kernels::select_kernels(std::getenv("WIDEEP_ISA")));
@@ -170,7 +172,14 @@ Status run(const Options& options) {
   for (const PromptPlace& place : report.places) {
     if (place.trouble) report.warnings.push_back(*place.trouble);
   }
-  if (!options.model_dir.empty()) report.outcome = judge_model(options, wanted, &report);
+  if (!options.reading.packed_cache.empty()) {
+    WIDEEP_TRY_ASSIGN(report.packed, look_at_packed(options.reading.packed_cache, options.verify));
+    report.outcome = outcome_of(*report.packed);
+  }
+  if (!options.model_dir.empty()) {
+    const Status judged = judge_model(options, wanted, &report);
+    if (!judged.ok()) report.outcome = judged;
+  }
   const std::string text =
       options.json ? formats::json_text(doctor_json(report), 2) + "\n" : doctor_text(report);
   std::fputs(text.c_str(), stdout);
@@ -208,6 +217,8 @@ void add_doctor_command(command_line::Command app, Status* status) {
       .add_option("--dataset", options->dataset,
                   "With --model: what a gigabyte of prompt cache finds of these requests, in order")
       .path();
+  command.add_flag("--verify", options->verify,
+                   "With --packed-cache: compare all bytes with their hashes");
   command.add_flag("--json", options->json, "Only JSON on stdout");
   command.on_run([options, status] { *status = run(*options); });
 }

@@ -166,8 +166,8 @@ void add_expert_reading_options(command_line::Command command, ExpertReadingOpti
   command
       .add_option(
           "--packed-cache", options->packed_cache,
-          "With --model: directory of packed weights, from which a model larger than memory "
-          "is read; measures its disk")
+          "Directory of packed weights: what lies there, and whether it can be used. With --model "
+          "also measures its disk, from which a model larger than memory is read")
       .path();
   command
       .add_option("--expert-memory", options->expert_memory,

@@ -25,7 +25,7 @@ struct ExpertReadingOptions {
   std::string expert_memory;  // as run::parse_expert_memory reads it; "": what there is room for
   std::string hardware;       // description of this machine; "": none
 
-  bool any() const { return !(packed_cache.empty() && expert_memory.empty() && hardware.empty()); }
+  bool depends_on_model() const { return !(expert_memory.empty() && hardware.empty()); }
 };
 
 // `options` must outlive the parsing.

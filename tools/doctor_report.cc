@@ -249,6 +249,49 @@ std::string place_lines(const std::vector<PromptPlace>& places) {
   return lines;
 }
 
+// ---- packed weights ----
+
+const char* state_name(PackedEntry::State state) {
+  switch (state) {
+    case PackedEntry::State::kFinished:
+      return "finished";
+    case PackedEntry::State::kUnfinished:
+      return "unfinished";
+    case PackedEntry::State::kBeingWritten:
+      return "being written";
+    case PackedEntry::State::kUnusable:
+      return "unusable";
+  }
+  return "";
+}
+
+std::string packed_text(const PackedEntry& entry, bool is_verified) {
+  switch (entry.state) {
+    case PackedEntry::State::kFinished:
+      return fmt::format("{}, {} parts{}; {}", byte_size(entry.bytes), entry.num_parts,
+                         is_verified ? ", all as their hashes say" : "", entry.record_class);
+    case PackedEntry::State::kUnfinished:
+      return fmt::format("{}, not finished: the next start goes on", byte_size(entry.bytes));
+    case PackedEntry::State::kBeingWritten:
+      return fmt::format("{} so far, being written by another process", byte_size(entry.bytes));
+    case PackedEntry::State::kUnusable:
+      return entry.trouble;
+  }
+  return "";
+}
+
+std::string packed_lines(const PackedCache& cache) {
+  std::string lines =
+      fmt::format("\nPacked weights in {}{}\n", cache.directory,
+                  cache.free_bytes ? fmt::format(", {} free", byte_size(*cache.free_bytes)) : "");
+  if (cache.entries.empty()) lines += "  none\n";
+  for (const PackedEntry& entry : cache.entries) {
+    lines += fmt::format("  {}\n", entry.name);
+    lines += wrapped("    ", packed_text(entry, cache.is_verified));
+  }
+  return lines;
+}
+
 // ---- the loss of a rank ----
 
 std::string node_text(const run::RecoveryForecast& forecast) {
@@ -419,6 +462,23 @@ ordered_json places_json(const std::vector<PromptPlace>& places) {
   return list;
 }
 
+ordered_json packed_json(const PackedCache& cache) {
+  ordered_json list = ordered_json::array();
+  for (const PackedEntry& entry : cache.entries) {
+    list.push_back(
+        {{"name", entry.name},
+         {"state", state_name(entry.state)},
+         {"bytes", entry.bytes},
+         {"parts", entry.num_parts},
+         {"class", entry.record_class},
+         {"trouble", entry.trouble.empty() ? ordered_json() : ordered_json(entry.trouble)}});
+  }
+  return {{"directory", cache.directory},
+          {"free_bytes", or_null(cache.free_bytes)},
+          {"verified", cache.is_verified},
+          {"files", list}};
+}
+
 ordered_json recovery_json(const run::RecoveryForecast& forecast) {
   return {{"survives_any_rank", true},
           {"nodes", forecast.num_nodes},
@@ -451,6 +511,7 @@ std::string doctor_text(const DoctorReport& report) {
   std::string text = machine_lines(report);
   if (report.fit) text += model_lines(report);
   text += place_lines(report.places);
+  if (report.packed) text += packed_lines(*report.packed);
   if (report.recovery) text += recovery_lines(*report.recovery);
   if (!report.reuse.empty()) text += "\nprompt cache\n" + advise::reuse_text(report.reuse);
   text += limit_lines();
@@ -465,6 +526,7 @@ ordered_json doctor_json(const DoctorReport& report) {
   if (report.fit) json["model"] = model_json(report);
   if (report.reading) json["experts_from_disk"] = report.reading->json();
   json["prompt_places"] = places_json(report.places);
+  if (report.packed) json["packed_weights"] = packed_json(*report.packed);
   if (report.recovery) json["recovery"] = recovery_json(*report.recovery);
   for (const advise::ReuseRow& row : report.reuse) {
     json["prompt_cache"].push_back({{"bytes", row.bytes}, {"share", row.share}});

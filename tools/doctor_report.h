@@ -11,6 +11,7 @@
 #include "advise/prompt_reuse.h"
 #include "base/machine.h"
 #include "doctor_experts.h"
+#include "doctor_packed.h"
 #include "doctor_places.h"
 #include "gguf_content.h"
 #include "kernels/kernels.h"
@@ -24,6 +25,7 @@ struct DoctorReport {
   const kernels::Kernels* chosen_kernels = nullptr;
   int num_ranks = 1;
   std::vector<PromptPlace> places;  // where prompts would be kept beyond the KV cache
+  std::optional<PackedCache> packed;
 
   // With --model:
   std::string model_dir;
@@ -32,7 +34,7 @@ struct DoctorReport {
   std::optional<ExpertReading> reading;           // if not all experts are in memory
   std::optional<run::RecoveryForecast> recovery;  // if it was asked for
   std::vector<advise::ReuseRow> reuse;            // likewise, of a dataset
-  Status outcome;                                 // why the model cannot run as asked
+  Status outcome;  // why the model cannot run as asked, or a packed file cannot be used
 
   std::vector<run::Advice> warnings;
 };
