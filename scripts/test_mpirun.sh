@@ -47,6 +47,15 @@ for config in "" "--config=$work/stages.yaml"; do
 done
 echo "2 nodes, 4 ranks, also as 2 stages: the texts and digests of one rank"
 
+# One process writes the packed file, all others wait or take the checkpoint; then all have it.
+for start in first second; do
+  on_nodes 'exec "$0" "$@"' "${arguments[@]}" --max-tokens 16 --logits-digest --json \
+    --packed-cache="$work/packed" >"$work/four" 2>"$work/four.err" || fail "$(cat "$work/four.err")"
+  cmp -s <(texts "$work/one") <(texts "$work/four") || fail "other texts at the $start packed start"
+done
+grep -q "packing" "$work/four.err" && fail "the second start has packed, too"
+echo "2 nodes, 4 ranks, packed weights: the texts and digests of one rank"
+
 # Policy trt moves most. The moves of a stage whose balancer is not on rank 0's node count, too.
 printf 'num_slots: 40\nlayer_updates_per_iter: 2\nupdate_policy: trt\n' >"$work/online.yaml"
 printf 'moe_config:\n  load_balancer: %s\n' "$work/online.yaml" | cat "$work/stages.yaml" - >"$work/both.yaml"
