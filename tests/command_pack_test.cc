@@ -264,6 +264,8 @@ TEST_F(CommandPack, DoctorFindsADamagedBit) {
       .seekp(20'000'000)
       .put('\x55');
   EXPECT_EQ(doctor({}).exit_code, 0);  // nobody has looked
+  EXPECT_THAT(doctor({"--model", model_, "--ranks", "2", "--recovery"}).out,
+              HasSubstr("the packed file (--packed-cache)"));
   end = doctor({"--verify"});
   EXPECT_EQ(end.exit_code, 1);
   EXPECT_THAT(end.error_lines(), ::testing::ElementsAre(HasSubstr("1 of 1 packed files cannot")));

@@ -309,7 +309,7 @@ std::string node_text(const run::RecoveryForecast& forecast) {
       byte_size(forecast.slot_bytes_after_node), forecast.max_experts_lost_with_node);
 }
 
-std::string recovery_lines(const run::RecoveryForecast& forecast) {
+std::string recovery_lines(const run::RecoveryForecast& forecast, bool is_packed) {
   std::string text = "\nRecovery, should a rank die (docs/faults.md)\n";
   text += line("any one rank",
                forecast.num_ranks == 1 ? "survived: it is started again, with its requests"
@@ -324,6 +324,7 @@ std::string recovery_lines(const run::RecoveryForecast& forecast) {
                          : fmt::format("up to {} of {} in a layer, {} in all layers", lost,
                                        forecast.num_experts, byte_size(forecast.lost_bytes)));
   text += line("they come from", forecast.has_pool ? "the host pool, as copies"
+                                 : is_packed       ? "the packed file (--packed-cache)"
                                                    : "the checkpoint, read and packed again");
   if (!forecast.has_pool && forecast.num_ranks > 1) {
     text += line("a host pool", fmt::format("online balancing (layer_updates_per_iter) has one: {}",
@@ -512,7 +513,7 @@ std::string doctor_text(const DoctorReport& report) {
   if (report.fit) text += model_lines(report);
   text += place_lines(report.places);
   if (report.packed) text += packed_lines(*report.packed);
-  if (report.recovery) text += recovery_lines(*report.recovery);
+  if (report.recovery) text += recovery_lines(*report.recovery, report.packed.has_value());
   if (!report.reuse.empty()) text += "\nprompt cache\n" + advise::reuse_text(report.reuse);
   text += limit_lines();
   const std::string judgement = advice_lines(report.warnings) + verdict(report);
