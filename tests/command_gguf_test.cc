@@ -25,6 +25,7 @@ namespace {
 using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class CommandGguf : public testing::Test {
  protected:
@@ -81,6 +82,20 @@ TEST_F(CommandGguf, PartsAnswerAsOneFile) {
   const json one = generated(model(), {});
   EXPECT_EQ(one, generated(parts[0], {}));
   EXPECT_EQ(one, generated(parts[2], {"--ranks", "2"}));
+}
+
+// Also where down has another type, and so a form of its own.
+TEST_F(CommandGguf, PackedWeightsAnswerAsTheFile) {
+  for (const uint32_t type_of_down : {kGgmlQ8_0, kGgmlQ4_1}) {
+    const std::string path = model_of(kGgmlQ8_0, type_of_down);
+    const std::vector<std::string> packed = {"--packed-cache", scratch_.file("packed")};
+    const json expected = generated(path, {});
+    EXPECT_EQ(expected, generated(path, packed));
+    const CommandEnd again = run_command(generate(path, packed));
+    EXPECT_EQ(again.exit_code, 0);
+    EXPECT_THAT(again.err, Not(HasSubstr("packing the weights")));
+    EXPECT_EQ(expected, generated(path, packed));
+  }
 }
 
 // ---- the server ----
