@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 
 #include "base/scratch_directory.h"
 #include "command.h"
@@ -28,7 +28,6 @@ using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 using nlohmann::json;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 // An own copy of the reference model, and a directory for packed files.
 class CommandPack : public testing::Test {
@@ -44,13 +43,13 @@ class CommandPack : public testing::Test {
       ASSERT_TRUE(file.ok()) << file.status().message();
       const auto whole = formats::read_file(path);
       ASSERT_TRUE(whole.ok());
-      uint64_t data = 0;
-      std::memcpy(&data, whole->data(), sizeof(data));
-      const json header = json::parse(whole->substr(sizeof(data), data));
+      uint64_t header_bytes = 0;
+      std::memcpy(&header_bytes, whole->data(), sizeof(header_bytes));
+      const json header = json::parse(whole->substr(sizeof(header_bytes), header_bytes));
       for (const auto& [name, entry] : file->tensors()) {
         if (entry.bytes.size() <= 8192 || entry.dtype != Dtype::kBf16) continue;
         const uint64_t begin = header[name]["data_offsets"][0];
-        places.push_back(sizeof(data) + data + begin + entry.bytes.size() / 12 * 2);
+        places.push_back(sizeof(header_bytes) + header_bytes + begin + entry.bytes.size() / 12 * 2);
       }
     }
     ASSERT_GT(places.size(), 100u);
