@@ -18,8 +18,8 @@ using kernels::WeightFormat;
 // 16 layers of 64 experts, each 3 · 2,048 · 1,024 weights: 12.9 GB in bf16.
 constexpr double kExpert = 3.0 * 2048 * 1024 * 2;
 constexpr double kExperts = 16 * 64 * kExpert;
-// Queries and results 2 · 2,048², keys and values 2 · 2,048 · 512; in float32 the router, 2,048 · 64,
-// and norms of 2,048 and 128 elements.
+// Queries and results 2 · 2,048², keys and values 2 · 2,048 · 512; in float32 the router,
+// 2,048 · 64, and norms of 2,048 and 128 elements.
 constexpr double kDense =
     16 * ((2.0 * 2048 * 2048 + 2.0 * 2048 * 512) * 2 + (2048 * 64 + 2.0 * 2048 + 2 * 128) * 4) +
     2048 * 4;

@@ -47,16 +47,18 @@ PackedPlace packed_place(const std::string& cache, const RunOptions& options,
   return place;
 }
 
-uint64_t packed_bytes(const model::PackOrder& order) {
+PackedBytes packed_bytes(const model::PackOrder& order) {
   const model::ModelConfig& config = order.config;
   const model::ModelForms forms =
       model::model_forms(config, weights::WeightLoader(order.tensors, order.format));
-  const uint64_t dense = model::dense_weight_bytes(config, forms, {0, config.num_all_layers()});
-  if (config.routing.num_experts == 0) return dense;
+  PackedBytes bytes{.dense =
+                        model::dense_weight_bytes(config, forms, {0, config.num_all_layers()})};
+  if (config.routing.num_experts == 0) return bytes;
   const uint64_t experts = model::moe_layers(config).size() *
                            static_cast<uint64_t>(config.routing.num_experts) *
                            static_cast<uint64_t>(order.num_slices);
-  return dense + experts * model::experts_shape(config, forms, order.num_slices).record_bytes();
+  bytes.experts = experts * model::experts_shape(config, forms, order.num_slices).record_bytes();
+  return bytes;
 }
 
 Result<std::optional<packed::PackedFile>> open_packed(const PackedPlace& place,
@@ -77,7 +79,7 @@ Status write_packed(const PackedPlace& place, const model::PackOrder& order) {
       packed::PackedWriter::open(
           place.directory, {.model = std::filesystem::path(place.directory).filename().string(),
                             .record_class = place.record_class,
-                            .expected_bytes = is_new ? packed_bytes(order) : 0}));
+                            .expected_bytes = is_new ? packed_bytes(order).all() : 0}));
   if (writer.resumed_bytes() > 0) {
     log::info("{}: going on behind the {} that an earlier process has packed", place.directory,
               base::byte_size(writer.resumed_bytes()));

@@ -26,8 +26,13 @@ struct PackedPlace {
 PackedPlace packed_place(const std::string& cache, const RunOptions& options,
                          const RunInputs& inputs);
 
+struct PackedBytes {
+  uint64_t dense = 0;  // all but the experts
+  uint64_t experts = 0;
+  uint64_t all() const { return dense + experts; }
+};
 // Of a packed file with all of this, nearly.
-uint64_t packed_bytes(const model::PackOrder& order);
+PackedBytes packed_bytes(const model::PackOrder& order);
 
 // Opens the file. nullopt: it is not there, or has not all. Errors: as PackedFile::open.
 Result<std::optional<packed::PackedFile>> open_packed(const PackedPlace& place,

@@ -284,8 +284,10 @@ Status Run::write_packed(base::ThreadPool& threads, const std::function<void(uin
 uint64_t Run::bytes_to_load() const {
   const uint64_t stored = run::bytes_to_load(inputs_, plan_.balances_online());
   if (!packed_place_) return stored;
-  const uint64_t packed = packed_bytes(pack_order(nullptr));
-  return packed_ ? packed : stored + packed;
+  const PackedBytes packed = packed_bytes(pack_order(nullptr));
+  // Absent experts are not loaded, but read when they are chosen.
+  const uint64_t taken = plan_.has_absent_experts ? packed.dense : packed.all();
+  return packed_ ? taken : stored + taken;
 }
 
 Status Run::write_trace() const {
