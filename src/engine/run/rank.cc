@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/byte_size.h"
 #include "base/log.h"
 #include "base/try.h"
 #include "engine/constraints.h"
@@ -282,7 +283,7 @@ class Rank {
     reporter_.forget_pages();
     return {};
   }
-  void keep_popularity();
+  void end_residency();
   Status open_experts(const balance::ModelPlacement& placement, const model::SlotOwner& owner);
   Status open_store();
   void flush_store(Endpoint& world);
@@ -377,8 +378,25 @@ Status Rank::open_experts(const balance::ModelPlacement& placement, const model:
   return {};
 }
 
-// For the next run, which can do without.
-void Rank::keep_popularity() {
+// What was popular is for the next run, which can do without.
+void Rank::end_residency() {
+  model::ResidencyCounts all;
+  for (const model::ResidencyCounts& layer : resident_->counts()) {
+    all.chosen += layer.chosen;
+    all.hits += layer.hits;
+    all.lost += layer.lost;
+    all.waited_ns += layer.waited_ns;
+  }
+  if (all.chosen > 0) {
+    const weights::RecordCounters read = resident_->read();
+    log::info(
+        "experts: {:.3f} of {} that were chosen were in memory; {} read at {:.2f} GB/s, {:.2f} s "
+        "waited for{}",
+        static_cast<double>(all.hits) / static_cast<double>(all.chosen), all.chosen,
+        base::byte_size(read.bytes), static_cast<double>(read.bytes) * 1e-9 / read.busy_s,
+        static_cast<double>(all.waited_ns) * 1e-9,
+        all.lost > 0 ? fmt::format("; {} could not be read", all.lost) : "");
+  }
   const std::string path = residency::popularity_path(run_.packed()->directory(), seat_.rank());
   const Status written = residency::write_popularity(path, resident_->popularity());
   if (!written.ok()) log::warn("{}", written.message());
@@ -580,7 +598,7 @@ Status Rank::compute(const transport::Members& members) {
   engine::Engine engine(parts, *state_);
   WIDEEP_TRY(reporter_.ready());
   const Result<engine::Engine::Ended> ended = engine.run();
-  if (resident_ != nullptr) keep_popularity();
+  if (resident_ != nullptr) end_residency();
   if (ended.ok() ? *ended == engine::Engine::Ended::kMembersChange
                  : goes_on_after(ended.status())) {
     return ended.status();
