@@ -224,7 +224,7 @@ TEST(Doctor, BudgetsThatCannotBeRead) {
   expect_refused(doctor({"--model", small_model(), "--expert-memory", "150%"}),
                  {"--expert-memory", "a share of 0% to 100%, found '150%'"});
   expect_refused(doctor({"--model", small_model(), "--expert-memory", "much"}),
-                 {"--expert-memory", "found much"});
+                 {"--expert-memory", "found 'much'"});
 }
 
 TEST(Doctor, AModelThatWideepDoesNotComputeIsBadInput) {

@@ -319,8 +319,10 @@ void ResidentExperts::take(const weights::Completion& completion) {
   Place& its = place(read.place);
   if (const Status status = reader_->status_of(completion); !status.ok()) {
     its.is_whole = false;
-    log::error("expert {} of layer {}: {}", read.place % num_experts_,
-               layers_[static_cast<size_t>(read.place / num_experts_)], status.message());
+    if (!std::exchange(its.was_lost, true)) {
+      log::error("expert {} of layer {}: {}", read.place % num_experts_,
+                 layers_[static_cast<size_t>(read.place / num_experts_)], status.message());
+    }
   }
   if (--its.pieces_left == 0) end_read(read.place);
 }
@@ -330,6 +332,7 @@ void ResidentExperts::end_read(int index) {
   num_fills_ -= its.is_fill ? 1 : 0;
   if (!its.is_whole) return lose(index);
   its.state = State::kHere;
+  its.was_lost = false;
   if (!its.is_awaited && !its.stays) return evict(index);  // it has left meanwhile
   set_slots(index, records_[static_cast<size_t>(its.record)]);
   if (its.is_awaited) report(index);
@@ -350,12 +353,11 @@ void ResidentExperts::lose(int index) {
 
 // No memory has become free in time.
 void ResidentExperts::lose_queued() {
-  for (const int index : std::exchange(queued_, {})) {
-    log::error(
-        "expert {} of layer {}: no memory has become free in {} ms: the disk does not answer",
-        index % num_experts_, layers_[static_cast<size_t>(layer_idx_)], options_.deadline.count());
-    lose(index);
-  }
+  const std::deque<int> lost = std::exchange(queued_, {});
+  if (lost.empty()) return;
+  log::error("{} experts of layer {}: no memory has become free in {} ms: the disk does not answer",
+             lost.size(), layers_[static_cast<size_t>(layer_idx_)], options_.deadline.count());
+  for (const int index : lost) lose(index);
 }
 
 // Unless late reads may still write to it.

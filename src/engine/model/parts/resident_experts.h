@@ -108,6 +108,7 @@ class ResidentExperts {
     bool is_awaited = false;  // by await()
     bool is_whole = false;    // all that was read of it so far
     bool is_fill = false;     // read in the background
+    bool was_lost = false;    // the last time, and the log says so
     int record = -1;          // while it is read, and when it is here
     int pieces_left = 0;
     const packed::Part* part = nullptr;  // null: not of this rank
