@@ -86,6 +86,27 @@ std::vector<std::string> CommandBalance::trace_shape() {
           "--num-experts",  "16", "--trace-first-layer", "1"};
 }
 
+std::string CommandBalance::requests(unsigned one_in, unsigned num_hot) const {
+  std::string index = "domain,token_offset,n_tokens\n";
+  for (const char* domain : {"prose", "code"}) {
+    const unsigned hottest = domain[0] == 'c' ? 8 : 0;
+    std::mt19937 random(hottest);
+    std::string ids;
+    for (int row = 0; row < 2000 * 2; ++row) {
+      const bool hot = random() % one_in == 0;
+      const auto first =
+          static_cast<char>(hot ? hottest + random() % num_hot : random() % kExperts);
+      ids += {first, static_cast<char>((first + 1 + random() % (kExperts - 1)) % kExperts)};
+    }
+    write(std::string(domain) + ".ids.u8", ids);
+    for (int r = 0; r < 20; ++r) {
+      index += std::string(domain) + "," + std::to_string(100 * r) + ",100\n";
+    }
+  }
+  write("trace_index.csv", index);
+  return file("");
+}
+
 CommandEnd CommandBalance::balance(const std::vector<std::string>& arguments) {
   std::vector<std::string> all = {"balance"};
   all.insert(all.end(), arguments.begin(), arguments.end());

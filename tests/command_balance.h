@@ -34,6 +34,9 @@ class CommandBalance : public ::testing::Test {
   std::string recorded(int num_iterations = 4) const;  // a directory, recorded by 2 ranks
   std::string trace() const;                           // 4,000 tokens, 2 layers, top 2: TraceArgs
   static std::vector<std::string> trace_shape();
+  // The directory of a trace of 2 layers of 16 experts, top 2; 20 requests of 100 tokens for each of
+  // two kinds of text. One in `one_in` choices is among the first `num_hot` experts of the kind.
+  std::string requests(unsigned one_in, unsigned num_hot) const;
 
   // Runs wideep balance `arguments`.
   static CommandEnd balance(const std::vector<std::string>& arguments);

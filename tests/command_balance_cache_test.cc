@@ -4,8 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <random>
-
 #include "command_balance.h"
 
 namespace wideep::tests {
@@ -16,29 +14,10 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Arguments = std::vector<std::string>;
 
-// A trace of 2 layers of 16 experts, top 2; 20 requests of 100 tokens for each of two kinds of text.
-// Half of the choices are among the first four experts of the kind.
 class CommandBalanceCache : public CommandBalance {
  protected:
-  std::string requests() const {
-    std::string index = "domain,token_offset,n_tokens\n";
-    for (const char* domain : {"prose", "code"}) {
-      const unsigned hottest = domain[0] == 'c' ? 8 : 0;
-      std::mt19937 random(hottest);
-      std::string ids;
-      for (int row = 0; row < 2000 * 2; ++row) {
-        const bool hot = random() % 2 == 0;
-        const auto first = static_cast<char>(hot ? hottest + random() % 4 : random() % kExperts);
-        ids += {first, static_cast<char>((first + 1 + random() % (kExperts - 1)) % kExperts)};
-      }
-      write(std::string(domain) + ".ids.u8", ids);
-      for (int r = 0; r < 20; ++r) {
-        index += std::string(domain) + "," + std::to_string(100 * r) + ",100\n";
-      }
-    }
-    write("trace_index.csv", index);
-    return file("");
-  }
+  // Half of the choices are among the first four experts of the kind.
+  std::string requests() const { return CommandBalance::requests(2, 4); }
 
   static Arguments cache(Arguments more, const Arguments& rest = {}) {
     more.insert(more.begin(), "cache");

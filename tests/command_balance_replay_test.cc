@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <random>
 
 #include "command_balance.h"
 
@@ -15,28 +14,9 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using Arguments = std::vector<std::string>;
 
-// A trace of 2 layers of 16 experts, top 2; 20 requests of 100 tokens for each of two kinds of text
-// with different hot experts.
 class CommandBalanceReplay : public CommandBalance {
  protected:
-  CommandBalanceReplay() {
-    std::string index = "domain,token_offset,n_tokens\n";
-    for (const char* domain : {"prose", "code"}) {
-      const unsigned hottest = domain[0] == 'c' ? 8 : 0;
-      std::mt19937 random(hottest);
-      std::string ids;
-      for (int row = 0; row < 2000 * 2; ++row) {
-        const bool hot = random() % 3 == 0;
-        const auto first = static_cast<char>(hot ? hottest + random() % 3 : random() % kExperts);
-        ids += {first, static_cast<char>((first + 1 + random() % (kExperts - 1)) % kExperts)};
-      }
-      write(std::string(domain) + ".ids.u8", ids);
-      for (int r = 0; r < 20; ++r) {
-        index += std::string(domain) + "," + std::to_string(100 * r) + ",100\n";
-      }
-    }
-    write("trace_index.csv", index);
-  }
+  CommandBalanceReplay() { requests(3, 3); }
 
   Arguments replay(const Arguments& more = {}) const {
     Arguments all = {"replay", "--trace",

@@ -161,7 +161,8 @@ std::span<const Demand> ExpertResidency::visit(int layer_idx, std::span<const in
 double ExpertResidency::popularity(const ExpertPlace& place) const {
   const double tokens = popularity_tokens_ + static_cast<double>(window_tokens_);
   const size_t i = index_of(place);
-  return tokens > 0.0 ? (popularity_[i] + window_[i]) / tokens : 0.0;
+  // A layer may be visited several times in an iteration, as those that predict are.
+  return tokens > 0.0 ? std::min(1.0, (popularity_[i] + window_[i]) / tokens) : 0.0;
 }
 
 std::optional<ExpertPlace> ExpertResidency::next_to_fill() const {

@@ -6,6 +6,7 @@
 
 #include "base/scratch_directory.h"
 #include "formats/files.h"
+#include "residency/expert_residency.h"
 
 namespace wideep::residency {
 namespace {
@@ -26,6 +27,15 @@ TEST(Popularity, RanksWriteAndAnyNumberOfRanksReads) {
   ASSERT_TRUE(all.ok()) << all.status().message();
   EXPECT_THAT(all->of(std::vector<int>{3, 5, 4}, 2), ElementsAre(0.5, 0.5, 0, 0, 0.125, 0));
   EXPECT_THAT(all->of(std::vector<int>{3}, 4), ElementsAre(0.5, 0.5, 1.0, 0));
+}
+
+TEST(Popularity, ALayerThatIsVisitedAgainIsChosenByAllTokensAtMost) {
+  ExpertResidency residency({.num_layers = 1, .num_experts = 2, .num_records = 1, .owned = {}}, {});
+  residency.begin_iteration(3);
+  const std::vector<int32_t> counts = {3, 1};
+  for (int visit = 0; visit < 2; ++visit) residency.visit(0, std::span<const int32_t>(counts));
+  EXPECT_EQ(residency.popularity({0, 0}), 1.0);
+  EXPECT_NEAR(residency.popularity({0, 1}), 2.0 / 3.0, 1e-12);
 }
 
 TEST(Popularity, SaysWhatIsWrong) {
