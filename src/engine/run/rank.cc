@@ -371,6 +371,8 @@ Status Rank::open_experts(const balance::ModelPlacement& placement, const model:
   WIDEEP_TRY_ASSIGN(resident_,
                     model::ResidentExperts::open(*run_.packed(), *slots_,
                                                  {.memory = plan_.memory.front().slots_per_rank,
+                                                  // Other ranks wait for this one meanwhile.
+                                                  .deadline = run_.options().timeout / 4,
                                                   .policy = {},
                                                   .popularity = *std::move(popularity),
                                                   .read_piece = {}}));

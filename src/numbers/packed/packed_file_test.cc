@@ -161,6 +161,38 @@ TEST_F(PackedFileTest, WhatIsNotedMayEndAnywhere) {
   }
 }
 
+// As a copy that was cut short, or a hand, leaves it.
+TEST_F(PackedFileTest, WhatIsNotedAndNotThereIsWrittenAgain) {
+  const std::string at = directory_ + ".unfinished";
+  const auto spoil = [&](const std::string& line) {
+    std::ofstream(at + "/progress", std::ios::app) << line << "\n";
+  };
+  for (const std::string& line :
+       {std::string(R"({"step": 1, "end": 0, "parts": {}})"),
+        std::string(R"({"step": "1", "end": 0, "parts": {}})"),
+        std::string(R"({"step": "1", "end": "x", "parts": {}})"),
+        std::string(R"({"step": "1", "end": 1099511627776, "parts": {}})"),
+        std::string(R"({"step": "1", "end": 0, "parts": {"x": [0, 4096, 0, 1]}})"),
+        std::string(R"({"step": "1", "end": 0, "parts": {"x": "y"}})")}) {
+    SCOPED_TRACE(line);
+    fs::remove_all(directory_);
+    {
+      auto first = writer();
+      ASSERT_TRUE(write_step(*first, 0).ok());
+    }
+    spoil(line);
+    auto next = writer();
+    ASSERT_TRUE(next.ok()) << next.status().message();
+    EXPECT_FALSE(next->has("1"));
+    for (int step = 0; step < 2; ++step) {
+      if (next->has(std::to_string(step))) continue;
+      ASSERT_TRUE(write_step(*next, step).ok());
+    }
+    ASSERT_TRUE(next->finish().ok());
+    expect_parts(*PackedFile::open(directory_, "class a"), 2);
+  }
+}
+
 TEST_F(PackedFileTest, WhatIsOfAnotherClassIsWrittenAnew) {
   {
     auto first = writer("class b");

@@ -128,18 +128,13 @@ Status PackedWriter::resume() {
     const auto line = formats::parse_json(text.substr(begin, end - begin), path(kProgressFile));
     if (!line.ok() || !line->is_object()) break;
     if (begin == 0) {
-      is_same = line->value("wideep_packed", 0) == kVersion &&
-                line->value("class", std::string()) == options_.record_class &&
-                line->value("begin", uint64_t{0}) == finished_;
+      is_same = line->value("wideep_packed", json()) == kVersion &&
+                line->value("class", json()) == options_.record_class &&
+                line->value("begin", json()) == finished_;
       if (!is_same) break;
       continue;
     }
-    const json parts = line->value("parts", json::object());
-    for (const auto& [name, value] : parts.items()) {
-      WIDEEP_TRY_ASSIGN(parts_[name], part_of(value, path(kProgressFile)));
-    }
-    steps_.insert(line->value("step", std::string()));
-    end_ = line->value("end", uint64_t{0});
+    if (!take_step(*line)) break;
   }
   if (!is_same) return start();
   if (::ftruncate(progress_, static_cast<off_t>(begin)) != 0 ||
@@ -148,6 +143,26 @@ Status PackedWriter::resume() {
   }
   WIDEEP_TRY_ASSIGN(records_, DirectOutput::open(path(kRecordsFile), end_));
   return {};
+}
+
+// False: it is no step, or its records are not there.
+bool PackedWriter::take_step(const json& line) {
+  const json step = line.value("step", json()), end = line.value("end", json());
+  const json parts = line.value("parts", json());
+  if (!step.is_string() || !end.is_number_unsigned() || !parts.is_object()) return false;
+  std::error_code error;
+  const uint64_t written = fs::file_size(path(kRecordsFile), error);
+  if (error || end.get<uint64_t>() < end_ || end.get<uint64_t>() > written) return false;
+  std::map<std::string, Part> taken;
+  for (const auto& [name, value] : parts.items()) {
+    const Result<Part> part = part_of(value, path(kProgressFile));
+    if (!part.ok() || part->offset + part->bytes > end.get<uint64_t>()) return false;
+    taken.emplace(name, *part);
+  }
+  parts_.merge(taken);
+  steps_.insert(step.get<std::string>());
+  end_ = end.get<uint64_t>();
+  return true;
 }
 
 Status PackedWriter::start() {
@@ -242,12 +257,14 @@ Status PackedWriter::finish() {
   const Status written = formats::write_file(path(kIndexFile), text);
   if (!written.ok() && room_at(at_) < text.size()) remove_added();
   WIDEEP_TRY(written);
-  std::error_code error;
-  fs::remove(path(kProgressFile), error);
+  std::error_code error, ignored;
   if (is_new()) fs::rename(at_, directory_, error);
   if (error) {
     return failed(fmt::format("{}: cannot be renamed to {}: {}", at_, directory_, error.message()));
   }
+  // Last: without it a process that dies here would have to begin again. One that stays does not go
+  // with the index, and is begun anew.
+  fs::remove(directory_ + "/" + kProgressFile, ignored);
   close();
   return {};
 }

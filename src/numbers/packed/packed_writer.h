@@ -70,6 +70,7 @@ class PackedWriter {
   Status lock();
   Status read_finished();
   Status resume();
+  bool take_step(const nlohmann::json& line);
   Status start();
   void note_steps();
   void remove_added();
