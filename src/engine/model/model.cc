@@ -162,7 +162,22 @@ Status Model::forward_moe(const MixerCall& call, int index) {
     WIDEEP_TRY_ASSIGN(const float* shared, run_shared(call, weights, tokens));
     moe.shared = shared + static_cast<size_t>(own) * hidden;
   }
+  if (moe_.looks_ahead()) moe.next = next_moe(index + 1);
   return moe_.forward(compute_, weights, moe);
+}
+
+// The layer that follows, if it has experts, as if only its norm came before its router.
+NextMoe Model::next_moe(int index) {
+  if (index >= std::min(layers_.last, config_.num_layers)) return {};
+  const Layer& layer = weights_.layers[static_cast<size_t>(index)];
+  if (layer.moe == nullptr) return {};
+  const auto hidden = static_cast<size_t>(config_.hidden_size);
+  float* h = next_h_.get<float>(static_cast<size_t>(own_.size) * hidden);
+  compute_.rms_norm(x_.data() + own_.begin * hidden, own_.size, layer.mlp_norm,
+                    config_.rms_norm_eps, h);
+  NextMoe next{.layer = index, .weights = layer.moe.get(), .h = h, .wanted = {}};
+  if (index + 1 == config_.num_all_layers()) next.wanted = wanted_;
+  return next;
 }
 
 Result<const float*> Model::run_shared(const MixerCall& call, const MoeWeights& weights,

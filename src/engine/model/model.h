@@ -166,6 +166,7 @@ class Model {
   Status forward_layer(const MixerCall& call, int layer);
   Status forward_mlp(const MixerCall& call, int layer);
   Status forward_moe(const MixerCall& call, int layer);
+  NextMoe next_moe(int index);
   Result<const float*> run_shared(const MixerCall& call, const MoeWeights& weights,
                                   std::span<const int32_t> tokens);
   void find_rows(const Batch& batch);
@@ -193,6 +194,7 @@ class Model {
   std::vector<float> x_;  // [num_tokens, hidden] residual stream; only own rows are computed
   float* h_ = nullptr;  // [num_tokens, hidden] normalised x_, in kInput; this rank writes own rows
   Scratch cast_;
+  Scratch next_h_;  // [own tokens, hidden] see NextMoe
   MixerScratch mixer_scratch_;
   MlpRunner mlp_runner_;
   std::vector<int32_t> all_;     // [num_tokens] 0, 1, ...

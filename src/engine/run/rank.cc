@@ -386,15 +386,21 @@ void Rank::end_residency() {
   for (const model::ResidencyCounts& layer : resident_->counts()) {
     all.chosen += layer.chosen;
     all.hits += layer.hits;
+    all.expected += layer.expected;
+    all.read_in_vain += layer.read_in_vain;
     all.lost += layer.lost;
     all.waited_ns += layer.waited_ns;
   }
   if (all.chosen > 0) {
     const weights::RecordCounters read = resident_->read();
     log::info(
-        "experts: {:.3f} of {} that were chosen were in memory; {} read at {:.2f} GB/s, {:.2f} s "
-        "waited for{}",
+        "experts: {:.3f} of {} that were chosen were in memory, {:.3f} read ahead ({:.2f} of what "
+        "was "
+        "expected); {} read at {:.2f} GB/s, {:.2f} s waited for{}",
         static_cast<double>(all.hits) / static_cast<double>(all.chosen), all.chosen,
+        static_cast<double>(all.expected) / static_cast<double>(all.chosen),
+        static_cast<double>(all.expected) /
+            static_cast<double>(std::max<int64_t>(1, all.expected + all.read_in_vain)),
         base::byte_size(read.bytes), static_cast<double>(read.bytes) * 1e-9 / read.busy_s,
         static_cast<double>(all.waited_ns) * 1e-9,
         all.lost > 0 ? fmt::format("; {} could not be read", all.lost) : "");

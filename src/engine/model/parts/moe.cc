@@ -18,6 +18,7 @@
 #include "base/trace.h"
 #include "base/try.h"
 #include "ep/check_shapes.h"
+#include "model/parts/resident_experts.h"
 
 namespace wideep::model {
 
@@ -41,10 +42,11 @@ MoeRunner::MoeRunner(const ModelConfig& config, const balance::ModelPlacement& p
       share_update_(placement.share_update),
       counts_slots_(options.count_slots),
       routing_(config, shape_, endpoint.rank(), options.perfect_router),
+      next_routing_(config, shape_, endpoint.rank(), options.perfect_router),
       chooser_(shape_, endpoint.rank()),
       token_rows_(config, shape_.num_slices, options),
       exchange_(endpoint, layout),
-      has_absent_experts_(options.resident != nullptr),
+      resident_(options.resident),
       experts_(config, slots, shape_, options, std::move(shards)) {
   WIDEEP_CHECK_GE(shape_.row_bytes,
                   kernels::row_bytes(options.dispatch_format(), config.hidden_size));
@@ -244,9 +246,11 @@ Status MoeRunner::run_experts(Progress& progress, int chunk) {
   const TraceSpan span(Span::kExperts, progress.call.layer);
   const base::ThreadPool& pool = progress.compute.pool();
   const int64_t before = base::thread_cpu_ns() + pool.lag_cpu_ns() + totals_.shared_cpu_ns;
-  if (has_absent_experts_) {
-    experts_.run(progress.compute, exchange_, progress.where(), tokens_of_all(progress),
-                 [&] { run_shared(progress); });
+  if (resident_ != nullptr) {
+    experts_.choose(progress.compute, exchange_, progress.where(), tokens_of_all(progress));
+    if (chunk + 1 == progress.num_chunks) look_ahead(progress);
+    experts_.run_chosen(progress.compute, exchange_, progress.where().layer,
+                        [&] { run_shared(progress); });
   } else {
     WIDEEP_TRY(
         experts_.run(progress.compute, exchange_, chunk_.borrowed[chunk & 1], progress.where()));
@@ -255,6 +259,23 @@ Status MoeRunner::run_experts(Progress& progress, int chunk) {
       base::thread_cpu_ns() + pool.lag_cpu_ns() - before - totals_.shared_cpu_ns;
   totals_.experts_rows += exchange_.num_entries();
   return {};
+}
+
+// What the next layer's router would choose now: the rows change little from layer to layer. Only
+// of this rank's tokens, and only for reading.
+void MoeRunner::look_ahead(const Progress& progress) {
+  const NextMoe& next = progress.call.next;
+  if (next.weights == nullptr) return;
+  next_routing_.route(progress.compute, *next.weights,
+                      {.layer = next.layer,
+                       .num_tokens = progress.call.num_tokens,
+                       .h = next.h,
+                       .wanted = next.wanted});
+  next_counts_.assign(config_.routing.num_experts, 0);
+  for (const int32_t token : next_routing_.wanted()) {
+    for (const int32_t expert : next_routing_.experts_of({token, 1})) ++next_counts_[expert];
+  }
+  resident_->expect(next.layer, next_counts_);
 }
 
 // Where ranks do not know each other's tokens, there is one chunk, and its counts are of all.

@@ -72,6 +72,9 @@ class MoeRunner {
     return token_rows_.shared_input(compute, h, tokens);
   }
 
+  // Whether MoeCall::next is of use.
+  bool looks_ahead() const { return resident_ != nullptr; }
+
   // Null if all ranks are on one node.
   const ep::NodeCrossing* crossing() const { return exchange_.crossing(); }
 
@@ -131,6 +134,7 @@ class MoeRunner {
 
   Status run_experts(Progress& progress, int chunk);
   int64_t tokens_of_all(const Progress& progress) const;
+  void look_ahead(const Progress& progress);
   void run_shared(Progress& progress);
   void add_shared(Progress& progress);
   void gate_shared(Progress& progress);
@@ -143,10 +147,12 @@ class MoeRunner {
   MoeObserver* observer_ = nullptr;
 
   MoeRouting routing_;
+  MoeRouting next_routing_;  // of the layer that follows
+  std::vector<int32_t> next_counts_;
   ep::SlotChooser chooser_;
   TokenRows token_rows_;
   ep::DispatchCombine exchange_;
-  bool has_absent_experts_;
+  ResidentExperts* resident_;  // null: all experts are in memory
   RankExperts experts_;
   MlpRunner shared_runner_;
   Scratch shared_out_, shared_gates_, shared_gates_cast_;

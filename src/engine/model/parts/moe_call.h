@@ -27,6 +27,15 @@ struct MoeWeights {
   bool has_shared_gate() const { return shared_gate.bytes.size() > 0; }
 };
 
+// The MoE layer that follows, for reading ahead where not all experts are in memory.
+struct NextMoe {
+  int layer = 0;
+  const MoeWeights* weights = nullptr;  // null: none follows
+  // [num_tokens, hidden] what its router would get if nothing came before it any more.
+  const float* h = nullptr;
+  std::optional<std::span<const int32_t>> wanted;  // as MoeCall::wanted
+};
+
 // One MoE layer of one iteration.
 struct MoeCall {
   int layer = 0;
@@ -41,6 +50,7 @@ struct MoeCall {
   // The shared expert's output, [wanted tokens, hidden], if the caller has computed it; before its
   // gate.
   const float* shared = nullptr;
+  NextMoe next = {};
 };
 
 // What one MoE layer of one iteration did on this rank, all chunks together. Spans are valid during

@@ -55,9 +55,8 @@ void RankExperts::list_work(const ep::DispatchCombine& exchange, std::span<const
 
 // ---- where some are absent ----
 
-void RankExperts::run(const Compute& compute, const ep::DispatchCombine& exchange,
-                      const transport::Awaited& where, int64_t num_tokens,
-                      const std::function<void()>& meanwhile) {
+void RankExperts::choose(const Compute& compute, const ep::DispatchCombine& exchange,
+                         const transport::Awaited& where, int64_t num_tokens) {
   rows_.place(compute, exchange, slots_.shape().gate());
   rows_of_slots_.clear();
   first_of_slots_.clear();
@@ -70,12 +69,16 @@ void RankExperts::run(const Compute& compute, const ep::DispatchCombine& exchang
   }
   resident_->choose({.layer = where.layer, .iteration = where.iteration, .num_tokens = num_tokens},
                     rows_of_slots_);
-  run_slots(compute, where.layer, resident_->present());
+}
+
+void RankExperts::run_chosen(const Compute& compute, const ep::DispatchCombine& exchange, int layer,
+                             const std::function<void()>& meanwhile) {
+  run_slots(compute, layer, resident_->present());
   meanwhile();
   for (;;) {
     const std::span<const int> slots = resident_->await();
     if (slots.empty()) break;
-    run_slots(compute, where.layer, slots);
+    run_slots(compute, layer, slots);
   }
   rows_.finish(compute, exchange);
 }

@@ -47,12 +47,13 @@ class RankExperts {
   Status run(const Compute& compute, const ep::DispatchCombine& exchange,
              std::span<const int32_t> borrowed, const transport::Awaited& where);
 
-  // With MoeOptions::resident. num_tokens: of this iteration, of all ranks. meanwhile: called once,
-  // when nothing is left to do but to wait for experts. The results of an expert that could not be
-  // read are not numbers.
-  void run(const Compute& compute, const ep::DispatchCombine& exchange,
-           const transport::Awaited& where, int64_t num_tokens,
-           const std::function<void()>& meanwhile);
+  // With MoeOptions::resident, in place of run(): orders what is absent, then runs all of them.
+  // num_tokens: of this iteration, of all ranks. meanwhile: called once, when nothing is left to do
+  // but to wait for experts. The results of an expert that could not be read are not numbers.
+  void choose(const Compute& compute, const ep::DispatchCombine& exchange,
+              const transport::Awaited& where, int64_t num_tokens);
+  void run_chosen(const Compute& compute, const ep::DispatchCombine& exchange, int layer,
+                  const std::function<void()>& meanwhile);
 
   ExpertRows& rows() { return rows_; }
   const ExpertRows& rows() const { return rows_; }

@@ -169,12 +169,14 @@ void ResidentExperts::choose(const Call& call, std::span<const int> rows_of_slot
   for (int expert = 0; expert < num_experts_; ++expert) {
     if (counts_[static_cast<size_t>(expert)] == 0) continue;
     const int index = index_of({layer_idx_, expert});
+    const bool is_here = place(index).state == State::kHere;
     ++totals.chosen;
-    if (place(index).state == State::kHere) {
+    if (place(index).is_expected) {
+      ++totals.expected;
+    } else if (is_here) {
       ++totals.hits;
-    } else {
-      await_place(index);
     }
+    if (!is_here) await_place(index);
   }
   const std::span<const int32_t> experts = slots_.experts(call.layer);
   present_.clear();
@@ -183,7 +185,59 @@ void ResidentExperts::choose(const Call& call, std::span<const int> rows_of_slot
     const Place& its = place(index_of({layer_idx_, experts[slot]}));
     if (its.state == State::kHere) present_.push_back(static_cast<int>(slot));
   }
+  settle_expected();
   order_queued();
+}
+
+// What was chosen is computed as all others, and what was not makes room.
+void ResidentExperts::settle_expected() {
+  for (const int index : std::exchange(expected_, {})) {
+    Place& its = place(index);
+    if (!std::exchange(its.is_expected, false)) continue;  // it could not be read
+    const bool is_chosen = index / num_experts_ == layer_idx_ &&
+                           counts_[static_cast<size_t>(index % num_experts_)] > 0;
+    if (is_chosen) {
+      if (its.state == State::kHere) computed_.push_back(index);
+    } else if (!its.stays) {
+      ++totals_[static_cast<size_t>(index / num_experts_)].read_in_vain;
+      its.state == State::kHere ? evict(index) : cancel(index);
+    }
+  }
+}
+
+// If nobody has begun to read it; else it leaves when it has been read.
+void ResidentExperts::cancel(int index) {
+  Place& its = place(index);
+  for (auto read = reads_.begin(); read != reads_.end();) {
+    const bool is_dropped = read->second.place == index && reader_->cancel(read->first);
+    if (is_dropped) --its.pieces_left;
+    read = is_dropped ? reads_.erase(read) : std::next(read);
+  }
+  if (its.pieces_left > 0) return;
+  its.state = State::kAbsent;
+  free_record(std::exchange(its.record, -1));
+}
+
+void ResidentExperts::expect(int layer, std::span<const int32_t> counts) {
+  const auto layer_idx =
+      static_cast<int>(std::lower_bound(layers_.begin(), layers_.end(), layer) - layers_.begin());
+  std::vector<int> absent;
+  for (int expert = 0; expert < num_experts_; ++expert) {
+    const int index = index_of({layer_idx, expert});
+    const Place& its = place(index);
+    const bool is_absent = its.part != nullptr && its.state == State::kAbsent;
+    if (is_absent && counts[static_cast<size_t>(expert)] > 0) absent.push_back(index);
+  }
+  const auto tokens = [&](int index) { return counts[static_cast<size_t>(index % num_experts_)]; };
+  std::ranges::sort(
+      absent, [&](int a, int b) { return tokens(a) != tokens(b) ? tokens(a) > tokens(b) : a < b; });
+  for (const int index : absent) {
+    const bool has_room = static_cast<int>(expected_.size()) < num_passing_ / 2 && !free_.empty();
+    if (!has_room || !queued_.empty()) return;
+    place(index).is_expected = true;
+    expected_.push_back(index);
+    order(index, false);
+  }
 }
 
 void ResidentExperts::begin_call(const Call& call, std::span<const int> rows_of_slots) {
@@ -270,8 +324,7 @@ void ResidentExperts::order(int index, bool is_urgent) {
   free_.pop_back();
   held_[static_cast<size_t>(its.record)] = true;
   its.is_whole = true;
-  its.is_fill = !is_urgent;
-  num_fills_ += its.is_fill ? 1 : 0;
+  its.is_fill = false;
   its.pieces_left = its.part->num_pieces();
   deadline_ns_ = base::wall_ns() + std::chrono::nanoseconds(options_.deadline).count();
   for (int piece = 0; piece < its.part->num_pieces(); ++piece) {
@@ -298,6 +351,8 @@ void ResidentExperts::fill_ahead() {
     place(index).stays = true;
     if (place(index).state != State::kAbsent) continue;
     order(index, false);
+    place(index).is_fill = true;
+    ++num_fills_;
   }
 }
 
@@ -333,7 +388,7 @@ void ResidentExperts::end_read(int index) {
   if (!its.is_whole) return lose(index);
   its.state = State::kHere;
   its.was_lost = false;
-  if (!its.is_awaited && !its.stays) return evict(index);  // it has left meanwhile
+  if (!its.is_awaited && !its.stays && !its.is_expected) return evict(index);  // it has left
   set_slots(index, records_[static_cast<size_t>(its.record)]);
   if (its.is_awaited) report(index);
 }
@@ -345,6 +400,7 @@ void ResidentExperts::lose(int index) {
     policy_->lose({index / num_experts_, index % num_experts_});
   }
   its.state = State::kAbsent;
+  its.is_expected = false;
   if (its.record >= 0) free_record(std::exchange(its.record, -1));
   if (!its.is_awaited) return;
   ++totals_[static_cast<size_t>(layer_idx_)].lost;

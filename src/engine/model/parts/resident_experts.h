@@ -7,6 +7,7 @@
 // In each call of a MoE layer:
 //
 //   experts.choose({.layer = l, .iteration = i, .num_tokens = n}, rows_of_slots);
+//   experts.expect(l + 1, counts);                // what the next layer will probably choose
 //   for (int slot : experts.present()) ...        // compute its rows
 //   for (;;) {
 //     const auto slots = experts.await();         // what has come meanwhile, at least one
@@ -15,8 +16,9 @@
 //   }
 //
 // Memory is divided into records. Experts that do not stay pass through a few of them, in waves
-// where there are more such experts. Between layers the readers go on with what the last run has
-// found popular, as long as memory is free.
+// where there are more such experts; half of these are for what is expected. A disk that nobody
+// waits for goes on with that, and then with what the last run has found popular, as long as memory
+// is free.
 //
 // A record that is not what was packed is read once more; then its slot is reported with the
 // others, and is still absent: the rows of its tokens cannot be computed (ResidencyCounts::lost).
@@ -46,11 +48,13 @@ namespace wideep::model {
 
 // Of a layer, since the start.
 struct ResidencyCounts {
-  int64_t chosen = 0;     // experts of layer calls that had rows
-  int64_t hits = 0;       // of them, were in memory
-  int64_t waited_ns = 0;  // for those that were not, with nothing to compute
-  int64_t lost = 0;       // of them, could not be read
-  int num_resident = 0;   // now
+  int64_t chosen = 0;        // experts of layer calls that had rows
+  int64_t hits = 0;          // of them, were in memory because they stay there
+  int64_t expected = 0;      // of them, were read ahead, or were being read
+  int64_t read_in_vain = 0;  // were expected and not chosen
+  int64_t waited_ns = 0;     // for those that were not, with nothing to compute
+  int64_t lost = 0;          // of them, could not be read
+  int num_resident = 0;      // now
 };
 
 struct ResidentOptions {
@@ -82,6 +86,9 @@ class ResidentExperts {
   void choose(const Call& call, std::span<const int> rows_of_slots);
   // The slots with rows that were in memory at choose().
   std::span<const int> present() const { return present_; }
+  // counts: [num_experts] tokens that will probably choose each expert of a later layer, the next
+  // that choose() is called with. Reads ahead what is absent, those with most tokens first.
+  void expect(int layer, std::span<const int32_t> counts);
   // Waits for at least one of the others. Empty: there is none left. The memory of experts that do
   // not stay is used again: those of the call before are computed.
   std::span<const int> await();
@@ -107,9 +114,10 @@ class ResidentExperts {
     bool stays = false;       // is resident, as the policy sees it
     bool is_awaited = false;  // by await()
     bool is_whole = false;    // all that was read of it so far
-    bool is_fill = false;     // read in the background
-    bool was_lost = false;    // the last time, and the log says so
-    int record = -1;          // while it is read, and when it is here
+    bool is_fill = false;     // read because it was popular
+    bool is_expected = false;
+    bool was_lost = false;  // the last time, and the log says so
+    int record = -1;        // while it is read, and when it is here
     int pieces_left = 0;
     const packed::Part* part = nullptr;  // null: not of this rank
   };
@@ -138,6 +146,8 @@ class ResidentExperts {
   void order_queued();
   void order(int index, bool is_urgent);
   void fill_ahead();
+  void settle_expected();
+  void cancel(int index);
   void take(const weights::Completion& completion);
   void end_read(int index);
   void lose(int index);
@@ -164,8 +174,9 @@ class ResidentExperts {
   std::vector<Place> places_;                 // [layers, experts]
   std::unordered_map<uint64_t, Read> reads_;  // by ticket
   uint64_t num_tickets_ = 0;
-  std::deque<int> queued_;  // places
-  int num_fills_ = 0;       // places that are read in the background
+  std::deque<int> queued_;     // places
+  int num_fills_ = 0;          // places that are being read because they were popular
+  std::vector<int> expected_;  // places
 
   // Of the call.
   int layer_idx_ = 0;

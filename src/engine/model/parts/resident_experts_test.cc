@@ -100,6 +100,7 @@ class ResidentExpertsTest : public ::testing::Test {
       if (rows[slot] > 0) expected.insert(static_cast<int>(slot));
     }
     experts_->choose({.layer = layer, .iteration = iteration_, .num_tokens = 8}, rows);
+    expect_some(layer);
     int absent = compute(layer, experts_->present(), &computed);
     for (;;) {
       const std::span<const int> slots = experts_->await();
@@ -108,6 +109,15 @@ class ResidentExpertsTest : public ::testing::Test {
     }
     EXPECT_EQ(computed, expected);
     return absent;
+  }
+  // Of the layer that follows, or of another one: what is expected need not come.
+  void expect_some(int layer) {
+    if (!expects_) return;
+    const auto at = static_cast<size_t>(std::ranges::find(kLayers, layer) - kLayers.begin());
+    std::vector<int32_t> counts(kExperts, 0);
+    for (int32_t& each : counts) each = rng_() % 3 == 0 ? static_cast<int32_t>(rng_() % 4) : 0;
+    const size_t next = at + (rng_() % 8 == 0 ? 2 : 1);
+    experts_->expect(kLayers[next % kLayers.size()], counts);
   }
   // Iterations whose tokens prefer low numbers. Returns how many slots were absent.
   int iterate(int count) {
@@ -130,6 +140,8 @@ class ResidentExpertsTest : public ::testing::Test {
     for (const ResidencyCounts& each : experts_->counts()) {
       sum.chosen += each.chosen;
       sum.hits += each.hits;
+      sum.expected += each.expected;
+      sum.read_in_vain += each.read_in_vain;
       sum.lost += each.lost;
       sum.num_resident += each.num_resident;
     }
@@ -144,6 +156,7 @@ class ResidentExpertsTest : public ::testing::Test {
   std::unique_ptr<ResidentExperts> experts_;
   std::mt19937 rng_{7};
   int64_t iteration_ = 0;
+  bool expects_ = true;
 };
 
 TEST_F(ResidentExpertsTest, EveryRowIsComputedWithItsExpertInAnyMemory) {
@@ -158,7 +171,30 @@ TEST_F(ResidentExpertsTest, EveryRowIsComputedWithItsExpertInAnyMemory) {
   }
 }
 
+TEST_F(ResidentExpertsTest, WhatIsExpectedIsThereOrMakesRoom) {
+  ASSERT_TRUE(open(16).ok());
+  expects_ = false;
+  EXPECT_EQ(iterate(100), 0);
+  EXPECT_EQ(totals().expected + totals().read_in_vain, 0);
+  std::vector<int> rows(kExperts + 1, 1);
+  std::vector<int32_t> counts(kExperts, 1);
+  for (int i = 0; i < 20; ++i, ++iteration_) {
+    for (const int layer : {3, 5}) {
+      experts_->expect(layer, counts);
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      EXPECT_EQ(call(layer, rows), 0);
+    }
+    experts_->expect(6, counts);  // which is not called
+  }
+  // Half of the four records that experts pass through.
+  EXPECT_GT(totals().expected, 20);
+  EXPECT_LE(totals().expected, 2 * 2 * 20);
+  EXPECT_GT(totals().read_in_vain, 20);
+  EXPECT_EQ(iterate(20), 0);
+}
+
 TEST_F(ResidentExpertsTest, MoreMemoryHitsMore) {
+  expects_ = false;
   double before = 0.0;
   for (const uint64_t records : {9, 18, 30}) {
     ASSERT_TRUE(open(records).ok());
