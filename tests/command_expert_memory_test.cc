@@ -177,6 +177,17 @@ TEST_F(ExpertMemory, ADamagedRecordEndsTheRequestsThatNeedItAndOnlyThose) {
       flip(layer, expert);
     }
     EXPECT_GT(failed, 0);
+    // Ranks tell once a second.
+    EXPECT_TRUE(wait_until(
+        [&] {
+          ask(server);
+          return server.metric("wideep_experts_lost_total{ep_rank=\"0\"}") +
+                     server.metric("wideep_experts_lost_total{ep_rank=\"1\"}") >=
+                 1.0;
+        },
+        std::chrono::seconds(20)));
+    EXPECT_GT(server.metric("wideep_experts_chosen_resident_total{ep_rank=\"0\"}"), 0.0);
+    EXPECT_GT(server.metric("wideep_expert_read_bytes_total{ep_rank=\"1\"}"), 0.0);
     // Nothing of what was wrong is kept.
     const std::vector<server::Reply> replies = ask(server);
     for (size_t i = 0; i < replies.size(); ++i) EXPECT_EQ(text_of(replies[i]), expected[i]);

@@ -60,6 +60,12 @@ void transfer(Wire& wire, Is<ExpertLoad> auto& each) {
 }
 
 template <typename Wire>
+void transfer(Wire& wire, Is<ExpertPlaces> auto& each) {
+  wire.fields(each.rank, each.num_owned, each.num_records, each.read_bytes, each.read_seconds,
+              each.layers, each.counts);
+}
+
+template <typename Wire>
 void transfer(Wire& wire, Is<RequestCounts> auto& each) {
   wire.fields(each.request_index, each.counts);
 }

@@ -19,6 +19,7 @@
 #include "engine/engine.h"
 #include "group/running_ranks.h"
 #include "online/online_balancer.h"
+#include "residency/residency_counts.h"
 #include "run/background_watch.h"
 #include "schedule/page_changes.h"
 #include "schedule/role.h"
@@ -126,6 +127,16 @@ struct ExpertLoad {
 struct RankMemory {
   int rank = 0;
   uint64_t resident_bytes = 0;  // shared memory that it has touched included
+};
+// With RankMemory, where not all experts are in memory: what the rank has of them.
+struct ExpertPlaces {
+  int rank = 0;
+  int num_owned = 0;    // experts of all its layers
+  int num_records = 0;  // that have memory at the same time
+  uint64_t read_bytes = 0;
+  double read_seconds = 0.0;                       // with at least one read in flight
+  std::vector<int> layers;                         // its MoE layers
+  std::vector<residency::ResidencyCounts> counts;  // [layers]
 };
 // Requests were held and released (RequestWriter::submit_together), and all are answered.
 struct RanksIdle {};
@@ -263,8 +274,8 @@ using transport::Ping;
 using Event = std::variant<WeightsRead, RanksReady, MembersChanged, RankStarted, RankDied, Token,
                            PromptProgress, PromptTransfer, Iteration, ExpertRecording, RoleSeen,
                            Rebalance, TrustChange, BackgroundSilence, ExpertLoad, RankMemory,
-                           RanksIdle, RequestCounts, RoutedExperts, PagesChanged, StoreState,
-                           RankEnded, StopRequested, DrainSignal, Ping>;
+                           ExpertPlaces, RanksIdle, RequestCounts, RoutedExperts, PagesChanged,
+                           StoreState, RankEnded, StopRequested, DrainSignal, Ping>;
 
 // ---- from one rank to that process ----
 
@@ -287,8 +298,8 @@ struct RoutedPart {
 using RankEvent =
     std::variant<WeightsRead, RanksReady, MembersChanged, Token, PromptProgress, RankIteration,
                  ExpertRecording, RoleSeen, Rebalance, TrustChange, ExpertLoad, RankMemory,
-                 RanksIdle, RequestCounts, RoutedPart, PagesFound, PagesArriving, PagesFetched,
-                 PagesChanged, StoreState, RankEnded>;
+                 ExpertPlaces, RanksIdle, RequestCounts, RoutedPart, PagesFound, PagesArriving,
+                 PagesFetched, PagesChanged, StoreState, RankEnded>;
 
 // To and from a message of a transport::Messenger, between processes of one build.
 std::string encode(const RankEvent& event);

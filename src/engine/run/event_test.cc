@@ -79,6 +79,27 @@ TEST(RankEvent, MembersAndTrustSurviveThePipe) {
   EXPECT_EQ(change.verdict.rest_tokens, 7);
 }
 
+TEST(RankEvent, ExpertPlacesSurviveThePipe) {
+  const ExpertPlaces places = over_the_pipe(
+      ExpertPlaces{.rank = 3,
+                   .num_owned = 64,
+                   .num_records = 20,
+                   .read_bytes = uint64_t{1} << 40,
+                   .read_seconds = 0.25,
+                   .layers = {1, 5},
+                   .counts = {{.chosen = 9, .hits = 8}, {.waited_ns = 7, .num_resident = 6}}});
+  EXPECT_EQ(places.rank, 3);
+  EXPECT_EQ(places.num_owned, 64);
+  EXPECT_EQ(places.num_records, 20);
+  EXPECT_EQ(places.read_bytes, uint64_t{1} << 40);
+  EXPECT_EQ(places.read_seconds, 0.25);
+  EXPECT_EQ(places.layers, (std::vector<int>{1, 5}));
+  ASSERT_EQ(places.counts.size(), 2u);
+  EXPECT_EQ(places.counts[0].hits, 8);
+  EXPECT_EQ(places.counts[1].waited_ns, 7);
+  EXPECT_EQ(places.counts[1].num_resident, 6);
+}
+
 TEST(RankEvent, EveryAlternativeSurvivesThePipe) {
   engine::IterationRecord record;
   record.iteration = 7;

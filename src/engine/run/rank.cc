@@ -360,6 +360,7 @@ Status Rank::open_experts(const balance::ModelPlacement& placement, const model:
     return failed(
         "--expert-memory: there are no packed weights that absent experts could be read from");
   }
+  reporter_.set_experts(nullptr);
   resident_.reset();
   auto popularity = residency::read_popularity(run_.packed()->directory());
   if (!popularity.ok()) {
@@ -376,21 +377,15 @@ Status Rank::open_experts(const balance::ModelPlacement& placement, const model:
                                                   .policy = {},
                                                   .popularity = *std::move(popularity),
                                                   .read_piece = {}}));
+  reporter_.set_experts(resident_.get());
   if (seat_.rank() == 0) log::info("experts of each rank: {}", resident_->description());
   return {};
 }
 
 // What was popular is for the next run, which can do without.
 void Rank::end_residency() {
-  model::ResidencyCounts all;
-  for (const model::ResidencyCounts& layer : resident_->counts()) {
-    all.chosen += layer.chosen;
-    all.hits += layer.hits;
-    all.expected += layer.expected;
-    all.read_in_vain += layer.read_in_vain;
-    all.lost += layer.lost;
-    all.waited_ns += layer.waited_ns;
-  }
+  residency::ResidencyCounts all;
+  for (const residency::ResidencyCounts& layer : resident_->counts()) all += layer;
   if (all.chosen > 0) {
     const weights::RecordCounters read = resident_->read();
     log::info(

@@ -18,6 +18,7 @@
 
 #include "base/cpu_time.h"
 #include "base/try.h"
+#include "model/parts/resident_experts.h"
 #include "plan/load_summary.h"
 
 namespace wideep::run {
@@ -145,7 +146,20 @@ Status RankReporter::report_memory() {
   const int64_t now = base::wall_ns();
   if (memory_since_ns_ != 0 && now - memory_since_ns_ < kReportMemoryNs) return {};
   memory_since_ns_ = now;
+  if (experts_ != nullptr) WIDEEP_TRY(report_experts());
   return send_with_next(RankMemory{rank_, resident_bytes()});
+}
+
+Status RankReporter::report_experts() {
+  const weights::RecordCounters read = experts_->read();
+  const auto counts = experts_->counts();
+  return send_with_next(ExpertPlaces{.rank = rank_,
+                                     .num_owned = experts_->num_owned(),
+                                     .num_records = experts_->num_records(),
+                                     .read_bytes = read.bytes,
+                                     .read_seconds = read.busy_s,
+                                     .layers = experts_->layers(),
+                                     .counts = {counts.begin(), counts.end()}});
 }
 
 // The imbalance that this iteration would have with the experts in their initial slots.

@@ -19,6 +19,10 @@
 #include "run/routed_experts.h"
 #include "run/run.h"
 
+namespace wideep::model {
+class ResidentExperts;
+}
+
 namespace wideep::run {
 
 class RankReporter : public engine::Reporter {
@@ -52,6 +56,8 @@ class RankReporter : public engine::Reporter {
   void forget_front();
   // It computes with the others: RanksReady, or MembersChanged after the first epoch.
   Status ready();
+  // Those of the rank from now on; null: all are in memory.
+  void set_experts(model::ResidentExperts* experts) { experts_ = experts; }
   // Experts that it brings into slots for a group with other members.
   void reloads(int experts) { reloaded_ += experts; }
   // [MoE layers × num_experts] tokens of all ranks lately.
@@ -70,6 +76,7 @@ class RankReporter : public engine::Reporter {
   void add_load(const engine::ChosenExperts& layer);
   Status report_load();
   Status report_memory();
+  Status report_experts();
   void note_initial_imbalance(const engine::ChosenExperts& layer);
   bool wants_counts(int64_t iteration) const;
   void add_request_counts(const engine::ChosenExperts& layer);
@@ -82,6 +89,7 @@ class RankReporter : public engine::Reporter {
   bool records_experts_ = false;           // iteration records keep their expert counts
   bool reports_when_idle_ = false;         // buffer events until no rank has work
   std::vector<float> initial_imbalances_;  // of this iteration's layers so far
+  model::ResidentExperts* experts_ = nullptr;
   transport::Members members_;
   int reloaded_ = 0;
   bool forgets_pages_ = true;  // since pages_changed()

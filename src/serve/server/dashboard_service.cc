@@ -38,6 +38,7 @@ void DashboardService::dashboard_data(const std::shared_ptr<Exchange>& exchange)
   data["ranks"] = state_.ranks.json();
   data["balancer"] = state_.balancer.json();
   data["prompt_cache"] = state_.places.json();
+  data["experts"] = state_.experts.json();
   data["page_sharing"] = pd_.sharing();
   data["has_experts"] = !state_.load.layers().empty();
   data["version"] = WIDEEP_VERSION;

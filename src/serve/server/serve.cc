@@ -460,6 +460,11 @@ class Front {
     http_->post([this, rank] { service_.ranks().memory(rank); });
   }
 
+  void take(run::ExpertPlaces places) {
+    if (!has_started()) return service_.experts().take(places);
+    http_->post([this, places = std::move(places)] { service_.experts().take(places); });
+  }
+
   void take(run::ExpertLoad load) {
     http_->post([this, load = std::move(load)] { service_.load().add(load, unix_seconds()); });
   }
@@ -482,6 +487,7 @@ class Front {
       tell(news);
       service_.ranks().died(rank, unix_seconds());
       service_.places().ended(rank.rank);
+      service_.experts().ended(rank.rank);
       for (const int request : rank.failed) backend_.fail(request);
     });
   }
@@ -691,6 +697,7 @@ class EventPump {
   }
   void take(run::ExpertLoad load) { parts_.front.take(std::move(load)); }
   void take(const run::RankMemory& rank) { parts_.front.take(rank); }
+  void take(run::ExpertPlaces places) { parts_.front.take(std::move(places)); }
   void take(run::StoreState state) { parts_.front.take(std::move(state)); }
   void take(const run::ExpertRecording& recording) { parts_.front.take(recording); }
   void take(const run::RoleSeen& seen) { parts_.front.take(seen); }

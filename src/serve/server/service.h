@@ -103,6 +103,7 @@ class Service {
   RankStates& ranks() { return state_.ranks; }
   BalancerState& balancer() { return state_.balancer; }
   PlaceStates& places() { return state_.places; }
+  ExpertPlaces& experts() { return state_.experts; }
   ExpertRecorder& recorder() { return state_.recorder; }
   const ExpertRecorder& recorder() const { return state_.recorder; }
   KvEventsService& kv_events() { return kv_events_; }

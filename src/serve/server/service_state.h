@@ -7,6 +7,7 @@
 #pragma once
 
 #include "server/balancer_state.h"
+#include "server/expert_places.h"
 #include "server/expert_recorder.h"
 #include "server/load_history.h"
 #include "server/metrics.h"
@@ -26,6 +27,7 @@ struct ServiceState {
   RankStates ranks;
   BalancerState balancer;
   PlaceStates places;
+  ExpertPlaces experts;
   ExpertRecorder recorder;
 };
 

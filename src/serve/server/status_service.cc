@@ -72,7 +72,7 @@ void StatusService::metrics(const std::shared_ptr<Exchange>& exchange) {
     text += metrics.text() + state_.ranks.metrics() + text_.responses().metrics() +
             text_.trace_metrics() +
             state_.balancer.metrics(state_.monitor.recent_imbalance(unix_seconds())) +
-            state_.places.metrics() + pd_.metrics();
+            state_.places.metrics() + state_.experts.metrics() + pd_.metrics();
   }
   text += metrics.vllm_text(
       state_.places.exist() ? std::optional(state_.places.fetches().fetched_tokens) : std::nullopt);

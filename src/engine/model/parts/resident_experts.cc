@@ -26,6 +26,7 @@ namespace wideep::model {
 using packed::kPieceBytes;
 using residency::Demand;
 using residency::ExpertPlace;
+using residency::ResidencyCounts;
 
 namespace {
 
@@ -130,11 +131,14 @@ Status ResidentExperts::divide_memory() {
   return {};
 }
 
+int ResidentExperts::num_owned() const {
+  return static_cast<int>(std::count_if(places_.begin(), places_.end(),
+                                        [](const Place& each) { return each.part != nullptr; }));
+}
+
 std::string ResidentExperts::description() const {
-  const auto owned = std::count_if(places_.begin(), places_.end(),
-                                   [](const Place& each) { return each.part != nullptr; });
   return fmt::format("{} of {} experts in memory ({}), {} of them in passing; {}", records_.size(),
-                     owned, base::byte_size(records_.size() * record_bytes_), num_passing_,
+                     num_owned(), base::byte_size(records_.size() * record_bytes_), num_passing_,
                      reader_->description());
 }
 

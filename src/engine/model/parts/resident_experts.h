@@ -41,21 +41,11 @@
 #include "packed/packed_file.h"
 #include "residency/expert_residency.h"
 #include "residency/popularity.h"
+#include "residency/residency_counts.h"
 #include "weights/record_reader.h"
 #include "wideep/status.h"
 
 namespace wideep::model {
-
-// Of a layer, since the start.
-struct ResidencyCounts {
-  int64_t chosen = 0;        // experts of layer calls that had rows
-  int64_t hits = 0;          // of them, were in memory because they stay there
-  int64_t expected = 0;      // of them, were read ahead, or were being read
-  int64_t read_in_vain = 0;  // were expected and not chosen
-  int64_t waited_ns = 0;     // for those that were not, with nothing to compute
-  int64_t lost = 0;          // of them, could not be read
-  int num_resident = 0;      // now
-};
 
 struct ResidentOptions {
   uint64_t memory = 0;                         // bytes of all records
@@ -96,7 +86,10 @@ class ResidentExperts {
   // Of the rank's experts, in all iterations so far and those of options.popularity.
   residency::Popularity popularity() const;
   // [MoE layers of the rank]
-  std::span<const ResidencyCounts> counts();
+  std::span<const residency::ResidencyCounts> counts();
+  const std::vector<int>& layers() const { return layers_; }  // of the model
+  int num_owned() const;
+  int num_records() const { return static_cast<int>(records_.size()); }
   weights::RecordCounters read() const { return reader_->counters(); }
   // For logs: "12 of 64 experts (1.2 GiB) in memory, 3 of them in passing; 8 threads, ...".
   std::string description() const;
@@ -188,7 +181,7 @@ class ResidentExperts {
   std::vector<int> computed_;           // places that await() has reported last
   int num_awaited_ = 0;
 
-  std::vector<ResidencyCounts> totals_;  // [layers]
+  std::vector<residency::ResidencyCounts> totals_;  // [layers]
 };
 
 }  // namespace wideep::model

@@ -23,6 +23,7 @@
 namespace wideep::model {
 namespace {
 
+using residency::ResidencyCounts;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using weights::DirectInput;
@@ -137,14 +138,7 @@ class ResidentExpertsTest : public ::testing::Test {
   }
   ResidencyCounts totals() {
     ResidencyCounts sum;
-    for (const ResidencyCounts& each : experts_->counts()) {
-      sum.chosen += each.chosen;
-      sum.hits += each.hits;
-      sum.expected += each.expected;
-      sum.read_in_vain += each.read_in_vain;
-      sum.lost += each.lost;
-      sum.num_resident += each.num_resident;
-    }
+    for (const ResidencyCounts& each : experts_->counts()) sum += each;
     return sum;
   }
 

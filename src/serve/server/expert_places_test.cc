@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/expert_places.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace wideep::server {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+run::ExpertPlaces places_of(int rank, int64_t chosen) {
+  return {.rank = rank,
+          .num_owned = 16,
+          .num_records = 5,
+          .read_bytes = 4096,
+          .read_seconds = 0.5,
+          .layers = {2, 3},
+          .counts = {{.chosen = chosen, .hits = 3, .waited_ns = 1'500'000'000, .num_resident = 2},
+                     {.chosen = 10,
+                      .hits = 4,
+                      .expected = 2,
+                      .read_in_vain = 1,
+                      .lost = 1,
+                      .num_resident = 1}}};
+}
+
+TEST(ExpertPlaces, NothingIsSaidWhereAllAreInMemory) {
+  EXPECT_EQ(ExpertPlaces().metrics(), "");
+  EXPECT_TRUE(ExpertPlaces().json().is_null());
+}
+
+TEST(ExpertPlaces, RanksAndLayers) {
+  ExpertPlaces places;
+  places.take(places_of(0, 5));
+  places.take(places_of(0, 7));
+  places.take(places_of(2, 1));
+  const std::string metrics = places.metrics();
+  EXPECT_THAT(metrics, HasSubstr("wideep_experts_chosen_total{ep_rank=\"0\"} 17\n"));
+  EXPECT_THAT(metrics, HasSubstr("wideep_experts_chosen_resident_total{ep_rank=\"2\"} 7\n"));
+  EXPECT_THAT(metrics, HasSubstr("wideep_experts_resident{ep_rank=\"0\"} 3\n"));
+  EXPECT_THAT(metrics, HasSubstr("wideep_expert_wait_seconds_total{ep_rank=\"0\"} 1.5\n"));
+  EXPECT_THAT(metrics, HasSubstr("wideep_expert_read_bytes_total{ep_rank=\"0\"} 4096\n"));
+  const auto json = places.json();
+  EXPECT_EQ(json["ranks"].size(), 2u);
+  EXPECT_EQ(json["ranks"][1]["rank"], 2);
+  EXPECT_EQ(json["ranks"][0]["owned"], 16);
+  EXPECT_EQ(json["layers"][0]["layer"], 2);
+  EXPECT_EQ(json["layers"][0]["chosen"], 8);
+  EXPECT_EQ(json["layers"][1]["lost"], 2);
+  places.ended(0);
+  EXPECT_THAT(places.metrics(), Not(HasSubstr("ep_rank=\"0\"")));
+}
+
+}  // namespace
+}  // namespace wideep::server
