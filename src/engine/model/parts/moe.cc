@@ -261,6 +261,8 @@ Status MoeRunner::run_experts(Progress& progress, int chunk) {
   return {};
 }
 
+bool MoeRunner::looks_ahead() const { return resident_ != nullptr && resident_->looks_ahead(); }
+
 // What the next layer's router would choose now: the rows change little from layer to layer. Only
 // of this rank's tokens, and only for reading.
 void MoeRunner::look_ahead(const Progress& progress) {
@@ -271,11 +273,16 @@ void MoeRunner::look_ahead(const Progress& progress) {
                        .num_tokens = progress.call.num_tokens,
                        .h = next.h,
                        .wanted = next.wanted});
-  next_counts_.assign(config_.routing.num_experts, 0);
-  for (const int32_t token : next_routing_.wanted()) {
-    for (const int32_t expert : next_routing_.experts_of({token, 1})) ++next_counts_[expert];
+  next_weights_.assign(config_.routing.num_experts, 0.0F);
+  const auto num_wanted = static_cast<int>(next_routing_.wanted().size());
+  const std::span<const float> weights = next_routing_.weights_of({0, num_wanted});
+  const auto top_k = static_cast<size_t>(config_.routing.top_k);
+  for (size_t i = 0; i < next_routing_.wanted().size(); ++i) {
+    const std::span<const int32_t> experts =
+        next_routing_.experts_of({next_routing_.wanted()[i], 1});
+    for (size_t k = 0; k < top_k; ++k) next_weights_[experts[k]] += weights[i * top_k + k];
   }
-  resident_->expect(next.layer, next_counts_);
+  resident_->expect(next.layer, next_weights_);
 }
 
 // Where ranks do not know each other's tokens, there is one chunk, and its counts are of all.

@@ -73,7 +73,7 @@ class MoeRunner {
   }
 
   // Whether MoeCall::next is of use.
-  bool looks_ahead() const { return resident_ != nullptr; }
+  bool looks_ahead() const;
 
   // Null if all ranks are on one node.
   const ep::NodeCrossing* crossing() const { return exchange_.crossing(); }
@@ -147,8 +147,8 @@ class MoeRunner {
   MoeObserver* observer_ = nullptr;
 
   MoeRouting routing_;
-  MoeRouting next_routing_;  // of the layer that follows
-  std::vector<int32_t> next_counts_;
+  MoeRouting next_routing_;          // of the layer that follows
+  std::vector<float> next_weights_;  // [num_experts]
   ep::SlotChooser chooser_;
   TokenRows token_rows_;
   ep::DispatchCombine exchange_;

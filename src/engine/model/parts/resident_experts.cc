@@ -34,6 +34,8 @@ namespace {
 constexpr size_t kPassingBytes = size_t{16} << 20;
 // In the background: enough for the reader's share of its depth.
 constexpr int kFillsAtOnce = 4;
+// With a disk that has been late in this iteration.
+constexpr std::chrono::milliseconds kPatience{100};
 
 }  // namespace
 
@@ -195,6 +197,7 @@ void ResidentExperts::choose(const Call& call, std::span<const int> rows_of_slot
 
 // What was chosen is computed as all others, and what was not makes room.
 void ResidentExperts::settle_expected() {
+  read_ahead_.learn(layer_idx_, counts_);
   for (const int index : std::exchange(expected_, {})) {
     Place& its = place(index);
     if (!std::exchange(its.is_expected, false)) continue;  // it could not be read
@@ -222,22 +225,29 @@ void ResidentExperts::cancel(int index) {
   free_record(std::exchange(its.record, -1));
 }
 
-void ResidentExperts::expect(int layer, std::span<const int32_t> counts) {
+bool ResidentExperts::looks_ahead() { return num_passing_ > 0 && read_ahead_.is_due(); }
+
+void ResidentExperts::expect(int layer, std::span<const float> weights) {
   const auto layer_idx =
       static_cast<int>(std::lower_bound(layers_.begin(), layers_.end(), layer) - layers_.begin());
-  std::vector<int> absent;
+  absent_weights_.assign(weights.begin(), weights.end());
   for (int expert = 0; expert < num_experts_; ++expert) {
-    const int index = index_of({layer_idx, expert});
-    const Place& its = place(index);
+    const Place& its = place_of({layer_idx, expert});
     const bool is_absent = its.part != nullptr && its.state == State::kAbsent;
-    if (is_absent && counts[static_cast<size_t>(expert)] > 0) absent.push_back(index);
+    if (!is_absent || its.was_lost) absent_weights_[static_cast<size_t>(expert)] = 0.0F;
   }
-  const auto tokens = [&](int index) { return counts[static_cast<size_t>(index % num_experts_)]; };
-  std::ranges::sort(
-      absent, [&](int a, int b) { return tokens(a) != tokens(b) ? tokens(a) > tokens(b) : a < b; });
-  for (const int index : absent) {
+  read_ahead_.guess(layer_idx, absent_weights_);
+  expected_layer_idx_ = layer_idx;
+  if (num_awaited_ == 0) order_expected();
+}
+
+// Only while nobody waits for the disk, and before the layer is called.
+void ResidentExperts::order_expected() {
+  for (const int expert : read_ahead_.worth_reading()) {
     const bool has_room = static_cast<int>(expected_.size()) < num_passing_ / 2 && !free_.empty();
-    if (!has_room || !queued_.empty()) return;
+    if (!has_room) return;
+    const int index = index_of({expected_layer_idx_, expert});
+    if (place(index).state != State::kAbsent) continue;
     place(index).is_expected = true;
     expected_.push_back(index);
     order(index, false);
@@ -250,6 +260,7 @@ void ResidentExperts::begin_call(const Call& call, std::span<const int> rows_of_
   layer_idx_ = static_cast<int>(layer - layers_.begin());
   if (std::exchange(iteration_, call.iteration) != call.iteration) {
     policy_->begin_iteration(std::max<int64_t>(call.num_tokens, 1));
+    is_disk_late_ = false;
   }
   rows_.assign(rows_of_slots.begin(), rows_of_slots.end());
   std::fill(counts_.begin(), counts_.end(), 0);
@@ -302,6 +313,7 @@ std::span<const int> ResidentExperts::await() {
   }
   while (const auto completion = reader_->poll()) take(*completion);
   totals_[static_cast<size_t>(layer_idx_)].waited_ns += base::wall_ns() - begin;
+  if (num_awaited_ == 0) order_expected();
   if (arrived_.empty()) fill_ahead();
   return arrived_;
 }
@@ -330,7 +342,8 @@ void ResidentExperts::order(int index, bool is_urgent) {
   its.is_whole = true;
   its.is_fill = false;
   its.pieces_left = its.part->num_pieces();
-  deadline_ns_ = base::wall_ns() + std::chrono::nanoseconds(options_.deadline).count();
+  deadline_ns_ = base::wall_ns() +
+                 std::chrono::nanoseconds(is_disk_late_ ? kPatience : options_.deadline).count();
   for (int piece = 0; piece < its.part->num_pieces(); ++piece) {
     const uint64_t at = static_cast<uint64_t>(piece) * kPieceBytes;
     const weights::RecordOrder order{.ticket = num_tickets_++,
@@ -369,6 +382,7 @@ void ResidentExperts::take(const weights::Completion& completion) {
     if (!held_[static_cast<size_t>(read.record)]) free_record(read.record);
     return;
   }
+  is_disk_late_ |= completion.end == weights::RecordEnd::kLate;
   if (completion.is_lent) {
     ++writes_[static_cast<size_t>(read.record)];
     found->second.place = -1;
@@ -415,8 +429,11 @@ void ResidentExperts::lose(int index) {
 void ResidentExperts::lose_queued() {
   const std::deque<int> lost = std::exchange(queued_, {});
   if (lost.empty()) return;
-  log::error("{} experts of layer {}: no memory has become free in {} ms: the disk does not answer",
-             lost.size(), layers_[static_cast<size_t>(layer_idx_)], options_.deadline.count());
+  if (!std::exchange(is_disk_late_, true)) {
+    log::error(
+        "{} experts of layer {}: no memory has become free in {} ms: the disk does not answer",
+        lost.size(), layers_[static_cast<size_t>(layer_idx_)], options_.deadline.count());
+  }
   for (const int index : lost) lose(index);
 }
 

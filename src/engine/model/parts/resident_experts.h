@@ -7,7 +7,7 @@
 // In each call of a MoE layer:
 //
 //   experts.choose({.layer = l, .iteration = i, .num_tokens = n}, rows_of_slots);
-//   experts.expect(l + 1, counts);                // what the next layer will probably choose
+//   if (experts.looks_ahead()) experts.expect(l + 1, weights);   // what will probably be chosen
 //   for (int slot : experts.present()) ...        // compute its rows
 //   for (;;) {
 //     const auto slots = experts.await();         // what has come meanwhile, at least one
@@ -22,6 +22,8 @@
 //
 // A record that is not what was packed is read once more; then its slot is reported with the
 // others, and is still absent: the rows of its tokens cannot be computed (ResidencyCounts::lost).
+// The same where the disk has not answered at the deadline; then the rest of the iteration waits for
+// it no more than moments: an iteration waits once for a disk that hangs, not in every layer.
 //
 // Thread safety: one thread; reading has threads of its own, which begin in open().
 #pragma once
@@ -38,6 +40,7 @@
 #include <vector>
 
 #include "model/parts/expert_slots.h"
+#include "model/parts/read_ahead.h"
 #include "packed/packed_file.h"
 #include "residency/expert_residency.h"
 #include "residency/popularity.h"
@@ -76,9 +79,12 @@ class ResidentExperts {
   void choose(const Call& call, std::span<const int> rows_of_slots);
   // The slots with rows that were in memory at choose().
   std::span<const int> present() const { return present_; }
-  // counts: [num_experts] tokens that will probably choose each expert of a later layer, the next
-  // that choose() is called with. Reads ahead what is absent, those with most tokens first.
-  void expect(int layer, std::span<const int32_t> counts);
+  // Whether expect() is of use in this call.
+  bool looks_ahead();
+  // weights: [num_experts] what the tokens give each expert of a later layer, the next that
+  // choose() is called with, as far as that is known. What is absent of them is read ahead if that
+  // is worth it (read_ahead.h) when this call waits for nothing any more.
+  void expect(int layer, std::span<const float> weights);
   // Waits for at least one of the others. Empty: there is none left. The memory of experts that do
   // not stay is used again: those of the call before are computed.
   std::span<const int> await();
@@ -139,6 +145,7 @@ class ResidentExperts {
   void order_queued();
   void order(int index, bool is_urgent);
   void fill_ahead();
+  void order_expected();
   void settle_expected();
   void cancel(int index);
   void take(const weights::Completion& completion);
@@ -167,14 +174,19 @@ class ResidentExperts {
   std::vector<Place> places_;                 // [layers, experts]
   std::unordered_map<uint64_t, Read> reads_;  // by ticket
   uint64_t num_tickets_ = 0;
-  std::deque<int> queued_;     // places
-  int num_fills_ = 0;          // places that are being read because they were popular
-  std::vector<int> expected_;  // places
+  std::deque<int> queued_;  // places
+  int num_fills_ = 0;       // places that are being read because they were popular
+
+  ReadAhead read_ahead_;
+  std::vector<float> absent_weights_;  // [experts]
+  int expected_layer_idx_ = 0;
+  std::vector<int> expected_;  // places that are read ahead, or were
 
   // Of the call.
   int layer_idx_ = 0;
   int64_t iteration_ = -1;
   int64_t deadline_ns_ = 0;             // of the last order
+  bool is_disk_late_ = false;           // in this iteration
   std::vector<int32_t> counts_;         // [experts] rows
   std::vector<int> rows_;               // [slots]
   std::vector<int> present_, arrived_;  // slots
