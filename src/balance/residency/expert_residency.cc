@@ -22,6 +22,7 @@ ExpertResidency::ExpertResidency(ResidencyShape shape, const ResidencyOptions& o
     values->resize(layers * experts);
   }
   resident_.resize(layers * experts);
+  lost_.resize(layers * experts);
   chosen_.resize(experts);
   lowest_.assign(layers, -1);
   demands_.reserve(experts);
@@ -124,6 +125,7 @@ void ExpertResidency::keep(int layer_idx, Demand* demand) {
     demand->leaves = least;
   }
   resident_[wanted] = 1;
+  lost_[wanted] = 0;
   demand->stays = true;
 }
 
@@ -172,7 +174,7 @@ std::optional<ExpertPlace> ExpertResidency::next_to_fill() const {
     for (int e = 0; e < shape_.num_experts; ++e) {
       const ExpertPlace place{layer, e};
       const size_t i = index_of(place);
-      if (resident_[i] != 0 || !owns(i) || worth_[i] <= 0.0) continue;
+      if (resident_[i] != 0 || lost_[i] != 0 || !owns(i) || worth_[i] <= 0.0) continue;
       if (!best || worth_[i] > worth_[index_of(*best)]) best = place;
     }
   }
@@ -189,6 +191,7 @@ void ExpertResidency::fill(const ExpertPlace& place) {
 void ExpertResidency::lose(const ExpertPlace& place) {
   WIDEEP_CHECK(is_resident(place));
   resident_[index_of(place)] = 0;
+  lost_[index_of(place)] = 1;
   --num_resident_;
   find_lowest(place.layer_idx);
 }

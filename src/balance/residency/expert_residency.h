@@ -116,7 +116,8 @@ class ExpertResidency {
   std::optional<ExpertPlace> next_to_fill() const;
   // It has been read. REQUIRES: it is absent and memory is free.
   void fill(const ExpertPlace& place);
-  // It could not be read: absent again, its memory is free. REQUIRES: it is resident.
+  // It could not be read: absent again, its memory is free; not filled until it has been chosen and
+  // found worth its memory again. REQUIRES: it is resident.
   void lose(const ExpertPlace& place);
 
   bool is_resident(const ExpertPlace& place) const { return resident_[index_of(place)] != 0; }
@@ -146,6 +147,7 @@ class ExpertResidency {
   std::vector<double> recency_;     // in [0, 1]
   std::vector<double> worth_;       // as of the last visit of the layer
   std::vector<uint8_t> resident_;
+  std::vector<uint8_t> lost_;    // not filled before it has been chosen again
   std::vector<uint8_t> chosen_;  // [E] of visiting_
   int visiting_ = -1;            // the layer, during a visit
   // [L] the resident expert of least worth that is not being computed; -1: there is none.

@@ -131,6 +131,18 @@ TEST(ExpertResidency, WhatCouldNotBeReadIsAbsent) {
   EXPECT_THAT(visit(residency, 0, {1, 0}), ElementsAre(Demand{0, true, {}}));
 }
 
+TEST(ExpertResidency, WhatIsLostIsNotFilledAgain) {
+  ExpertResidency residency(shape_of(1, 3, 2), popularity_only());
+  residency.start_from(std::vector<double>{3, 2, 1}, 4.0);
+  residency.fill({0, 0});
+  residency.lose({0, 0});
+  EXPECT_EQ(residency.next_to_fill(), (ExpertPlace{0, 1}));
+  residency.fill({0, 1});
+  EXPECT_EQ(residency.next_to_fill(), (ExpertPlace{0, 2}));
+  residency.begin_iteration(1);
+  EXPECT_THAT(visit(residency, 0, {1, 0, 0}), ElementsAre(Demand{0, true, {}}));
+}
+
 TEST(ExpertResidency, WithoutMemoryNothingStays) {
   ExpertResidency residency(shape_of(1, 2, 0), {});
   residency.start_from(std::vector<double>{1, 1}, 2.0);

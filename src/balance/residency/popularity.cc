@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 #include "base/try.h"
 #include "formats/files.h"
@@ -40,13 +41,12 @@ Status add_layer(const json& experts, const std::string& where, std::map<int, do
     if (!expert || !value.is_number()) return wrong(experts);
     const double share = value.get<double>();
     if (!(share >= 0.0 && share <= 1.0)) return wrong(value);
-    double& known = (*shares)[*expert];
-    known = std::max(known, share);
+    (*shares)[*expert] = share;
   }
   return {};
 }
 
-Status add_file(const std::string& path, Popularity* popularity) {
+Result<Popularity> read_one(const std::string& path) {
   WIDEEP_TRY_ASSIGN(const std::string text, formats::read_file(path));
   WIDEEP_TRY_ASSIGN(const json file, formats::parse_json(text, path));
   if (!file.is_object() || file.value("wideep_popularity", json()) != kVersion ||
@@ -56,13 +56,14 @@ Status add_file(const std::string& path, Popularity* popularity) {
         "run begins without it",
         path, kVersion));
   }
+  Popularity popularity;
   for (const auto& [name, experts] : file["layers"].items()) {
     const std::string where = fmt::format("{}: layer '{}'", path, name);
     const auto layer = number_of(name);
     if (!layer) return invalid_input(where + ": expected a number");
-    WIDEEP_TRY(add_layer(experts, where, &popularity->shares[*layer]));
+    WIDEEP_TRY(add_layer(experts, where, &popularity.shares[*layer]));
   }
-  return {};
+  return popularity;
 }
 
 }  // namespace
@@ -94,15 +95,26 @@ Status write_popularity(const std::string& path, const Popularity& popularity) {
   return formats::write_file(path, file.dump() + "\n");
 }
 
-Result<Popularity> read_popularity(const std::string& directory) {
-  Popularity popularity;
+Popularity read_popularity(const std::string& directory, std::vector<std::string>* wrong) {
+  namespace fs = std::filesystem;
   std::error_code absent;
-  std::vector<std::string> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, absent)) {
-    if (entry.path().extension() == kEnding) paths.push_back(entry.path().string());
+  std::vector<std::pair<fs::file_time_type, std::string>> paths;  // oldest first
+  for (const auto& entry : fs::directory_iterator(directory, absent)) {
+    if (entry.path().extension() != kEnding) continue;
+    paths.emplace_back(entry.last_write_time(absent), entry.path().string());
   }
   std::ranges::sort(paths);
-  for (const std::string& path : paths) WIDEEP_TRY(add_file(path, &popularity));
+  Popularity popularity;
+  for (const auto& [time, path] : paths) {
+    const Result<Popularity> one = read_one(path);
+    if (!one.ok()) {
+      wrong->push_back(one.status().message());
+      continue;
+    }
+    for (const auto& [layer, experts] : one->shares) {
+      for (const auto& [expert, share] : experts) popularity.shares[layer][expert] = share;
+    }
+  }
   return popularity;
 }
 

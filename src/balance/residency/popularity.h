@@ -32,8 +32,9 @@ std::string popularity_path(const std::string& directory, int rank);
 // Replaces the file as a whole. Errors (failed): it cannot be written.
 Status write_popularity(const std::string& path, const Popularity& popularity);
 
-// All such files of the directory; where several know of an expert, the largest share. Empty: there
-// is none. Errors (invalid input): one of them is no such file.
-Result<Popularity> read_popularity(const std::string& directory);
+// All such files of the directory; where several know of an expert, the one that was written last:
+// an earlier run may have had more ranks. Empty: there is none. wrong: gets a line for each file
+// that is no such file, which is passed over.
+Popularity read_popularity(const std::string& directory, std::vector<std::string>* wrong);
 
 }  // namespace wideep::residency

@@ -4,6 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <vector>
+
 #include "base/scratch_directory.h"
 #include "formats/files.h"
 #include "residency/expert_residency.h"
@@ -13,20 +18,40 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 TEST(Popularity, RanksWriteAndAnyNumberOfRanksReads) {
   const base::ScratchDirectory scratch;
   const std::string directory = scratch.file("");
-  ASSERT_TRUE(read_popularity(directory)->empty());
+  std::vector<std::string> wrong;
+  ASSERT_TRUE(read_popularity(directory, &wrong).empty());
   const Popularity first{.shares = {{3, {{0, 0.5}, {1, 0.25}}}, {4, {{0, 0.125}}}}};
   const Popularity second{.shares = {{3, {{1, 0.5}, {2, 1.0}}}}};
   ASSERT_TRUE(write_popularity(popularity_path(directory, 0), second).ok());
   ASSERT_TRUE(write_popularity(popularity_path(directory, 0), first).ok());
   ASSERT_TRUE(write_popularity(popularity_path(directory, 1), second).ok());
-  const auto all = read_popularity(directory);
-  ASSERT_TRUE(all.ok()) << all.status().message();
-  EXPECT_THAT(all->of(std::vector<int>{3, 5, 4}, 2), ElementsAre(0.5, 0.5, 0, 0, 0.125, 0));
-  EXPECT_THAT(all->of(std::vector<int>{3}, 4), ElementsAre(0.5, 0.5, 1.0, 0));
+  const Popularity all = read_popularity(directory, &wrong);
+  EXPECT_THAT(all.of(std::vector<int>{3, 5, 4}, 2), ElementsAre(0.5, 0.5, 0, 0, 0.125, 0));
+  EXPECT_THAT(all.of(std::vector<int>{3}, 4), ElementsAre(0.5, 0.5, 1.0, 0));
+  EXPECT_THAT(wrong, IsEmpty());
+}
+
+// Of a run with more ranks, whose experts other ranks have now; or of one that was cut short.
+TEST(Popularity, TheLastFileKnowsBestAndOthersDoNotSufferFromAWrongOne) {
+  const base::ScratchDirectory scratch;
+  const std::string directory = scratch.file("");
+  const Popularity old{.shares = {{3, {{0, 0.75}, {1, 0.25}}}}};
+  const Popularity now{.shares = {{3, {{0, 0.5}}}}};
+  ASSERT_TRUE(write_popularity(popularity_path(directory, 2), old).ok());
+  ASSERT_TRUE(write_popularity(popularity_path(directory, 0), now).ok());
+  std::filesystem::last_write_time(
+      popularity_path(directory, 2),
+      std::filesystem::last_write_time(popularity_path(directory, 0)) - std::chrono::hours(1));
+  ASSERT_TRUE(formats::write_file(popularity_path(directory, 1), "{").ok());
+  std::vector<std::string> wrong;
+  const Popularity all = read_popularity(directory, &wrong);
+  EXPECT_THAT(all.of(std::vector<int>{3}, 2), ElementsAre(0.5, 0.25));
+  EXPECT_THAT(wrong, ElementsAre(HasSubstr("rank1.load")));
 }
 
 TEST(Popularity, ALayerThatIsVisitedAgainIsChosenByAllTokensAtMost) {
@@ -42,7 +67,9 @@ TEST(Popularity, SaysWhatIsWrong) {
   const base::ScratchDirectory scratch;
   const auto message = [&](const std::string& text) {
     EXPECT_TRUE(formats::write_file(scratch.file("rank0.load"), text).ok());
-    return read_popularity(scratch.file("")).status().message();
+    std::vector<std::string> wrong;
+    read_popularity(scratch.file(""), &wrong);
+    return wrong.empty() ? std::string() : wrong.front();
   };
   EXPECT_THAT(message("[]"), HasSubstr("expected {\"wideep_popularity\": 1"));
   EXPECT_THAT(message(R"({"wideep_popularity": 2, "layers": {}})"), HasSubstr("remove the file"));

@@ -283,7 +283,8 @@ class Rank {
     reporter_.forget_pages();
     return {};
   }
-  void end_residency();
+  void log_residency();
+  void keep_popularity();
   Status open_experts(const balance::ModelPlacement& placement, const model::SlotOwner& owner);
   Status open_store();
   void flush_store(Endpoint& world);
@@ -362,11 +363,9 @@ Status Rank::open_experts(const balance::ModelPlacement& placement, const model:
   }
   reporter_.set_experts(nullptr);
   resident_.reset();
-  auto popularity = residency::read_popularity(run_.packed()->directory());
-  if (!popularity.ok()) {
-    log::warn("{}; which experts are popular is not known yet", popularity.status().message());
-    popularity = residency::Popularity();
-  }
+  std::vector<std::string> wrong;
+  residency::Popularity popularity = residency::read_popularity(run_.packed()->directory(), &wrong);
+  for (const std::string& line : wrong) log::warn("{}", line);
   slots_ = model::ExpertSlots::absent(model::experts_shape(config_, loader_, owner.num_slices),
                                       placement, owner);
   WIDEEP_TRY_ASSIGN(resident_,
@@ -375,23 +374,21 @@ Status Rank::open_experts(const balance::ModelPlacement& placement, const model:
                                                   // Other ranks wait for this one meanwhile.
                                                   .deadline = run_.options().timeout / 4,
                                                   .policy = {},
-                                                  .popularity = *std::move(popularity),
+                                                  .popularity = std::move(popularity),
                                                   .read_piece = {}}));
   reporter_.set_experts(resident_.get());
   if (seat_.rank() == 0) log::info("experts of each rank: {}", resident_->description());
   return {};
 }
 
-// What was popular is for the next run, which can do without.
-void Rank::end_residency() {
+void Rank::log_residency() {
   residency::ResidencyCounts all;
   for (const residency::ResidencyCounts& layer : resident_->counts()) all += layer;
   if (all.chosen > 0) {
     const weights::RecordCounters read = resident_->read();
     log::info(
-        "experts: {:.3f} of {} that were chosen were in memory, {:.3f} read ahead ({:.2f} of what "
-        "was "
-        "expected); {} read at {:.2f} GB/s, {:.2f} s waited for{}",
+        "experts: {:.3f} of {} that were chosen were in memory, {:.3f} read ahead ({:.2f} of all "
+        "that were); {} read at {:.2f} GB/s, {:.2f} s waited for{}",
         static_cast<double>(all.hits) / static_cast<double>(all.chosen), all.chosen,
         static_cast<double>(all.expected) / static_cast<double>(all.chosen),
         static_cast<double>(all.expected) /
@@ -400,6 +397,10 @@ void Rank::end_residency() {
         static_cast<double>(all.waited_ns) * 1e-9,
         all.lost > 0 ? fmt::format("; {} could not be read", all.lost) : "");
   }
+}
+
+// What was popular is for the next run, or the next members, which can do without.
+void Rank::keep_popularity() {
   const std::string path = residency::popularity_path(run_.packed()->directory(), seat_.rank());
   const Status written = residency::write_popularity(path, resident_->popularity());
   if (!written.ok()) log::warn("{}", written.message());
@@ -601,11 +602,12 @@ Status Rank::compute(const transport::Members& members) {
   engine::Engine engine(parts, *state_);
   WIDEEP_TRY(reporter_.ready());
   const Result<engine::Engine::Ended> ended = engine.run();
-  if (resident_ != nullptr) end_residency();
-  if (ended.ok() ? *ended == engine::Engine::Ended::kMembersChange
-                 : goes_on_after(ended.status())) {
-    return ended.status();
-  }
+  if (resident_ != nullptr) log_residency();
+  const bool goes_on =
+      ended.ok() ? *ended == engine::Engine::Ended::kMembersChange : goes_on_after(ended.status());
+  // Not before the others hear of an error.
+  if (resident_ != nullptr && (ended.ok() || goes_on)) keep_popularity();
+  if (goes_on) return ended.status();
   has_finished_ = true;
   // The others wait to hear of an error.
   if (ended.ok()) flush_store(world);

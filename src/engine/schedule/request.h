@@ -96,6 +96,7 @@ struct Sequence {
   struct BeforeStep {
     int num_computed = 0;
     uint64_t prefix = 0;
+    bool is_spoiled = false;
   };
   std::optional<BeforeStep> before_step;
   // May follow the tokens (engine/speculation): the next step that the sequence takes part in
@@ -129,8 +130,8 @@ struct Sequence {
   int evictions = 0;          // of these, for want of pages
   bool lacks_pages = false;   // sits out this iteration for want of pages
   bool cancelled = false;     // ends with the token that is in flight
-  // An expert of a token could not be read: ends without another token, and what it has computed is
-  // nobody else's.
+  // An expert of a token that is in its pages could not be read: ends without another token, and
+  // what it has computed is nobody else's.
   bool is_spoiled = false;
 
   int prompt_length() const { return static_cast<int>(request.prompt.size()); }

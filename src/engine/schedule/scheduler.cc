@@ -402,7 +402,7 @@ int Scheduler::fitting(const Sequence& sequence, int count) const {
 
 void Scheduler::add_tokens(Sequence& sequence, int count, int drafts) {
   ++step_.num_requests;
-  sequence.before_step = {sequence.num_computed, sequence.prefix};
+  sequence.before_step = {sequence.num_computed, sequence.prefix, sequence.is_spoiled};
   const int end = sequence.num_computed + count;
   pages_.grow(sequence, end, drafts);
   sequence.num_verifying = drafts;

@@ -848,6 +848,19 @@ TEST(GivenUpStep, LeavesNoPageThatNobodyHasComputed) {
   EXPECT_EQ(all.front(), (std::pair{2, 0}));
 }
 
+// What a step has spoiled is computed again, and what was spoiled before it stays so.
+TEST(GivenUpStep, TakesBackWhatItHasSpoiled) {
+  Scheduler scheduler(kKv, {.max_batch_size = 4, .max_num_tokens = 64, .max_pages = 20});
+  ASSERT_TRUE(scheduler.submit(request(1, 200, 1)).ok());
+  scheduler.schedule().owners.front()->is_spoiled = true;
+  scheduler.give_up_step();
+  EXPECT_FALSE(scheduler.schedule().owners.front()->is_spoiled);
+  scheduler.schedule().owners.front()->is_spoiled = true;
+  scheduler.schedule();
+  scheduler.give_up_step();
+  EXPECT_TRUE(scheduler.schedule().owners.front()->is_spoiled);
+}
+
 // Pages of steps before stay, in place.
 TEST(GivenUpStep, KeepsWhatWasComputedBefore) {
   Scheduler scheduler(

@@ -254,6 +254,7 @@ bool SequencePages::shares_new_page(const Sequence& sequence) const {
 void SequencePages::take_back(Sequence& sequence) {
   sequence.num_computed = sequence.before_step->num_computed;
   sequence.prefix = sequence.before_step->prefix;
+  sequence.is_spoiled = sequence.before_step->is_spoiled;
   sequence.num_verifying = 0;
 }
 
@@ -270,6 +271,7 @@ void SequencePages::release(Sequence& sequence, bool goes_on) {
   sequence.page_ids.clear();
   sequence.prefix = PageCache::kRoot;
   sequence.num_computed = 0;
+  sequence.is_spoiled = false;
   for (const int32_t slot : sequence.draft_states) states_.give_back(slot);
   sequence.draft_states.clear();
   if (sequence.state != StateSlots::kNone) states_.release(sequence.state);
