@@ -31,11 +31,12 @@ struct EngineParts {
   ep::TokenRange dispatch_ranks;  // ranks of the stage that dispatch rows to each other
   ContextPlace context_place;     // among the ranks that share sequences
   Pipeline& pipeline;
-  OnlineLayers* online = nullptr;      // null: placements never change
-  Constraints* constraints = nullptr;  // null: no request has a grammar
-  bool has_absent_experts = false;     // on any rank: some may not be readable
-  PageStore* store = nullptr;          // null: pages are kept in the cache alone
-  bool tells_pages = false;            // Reporter::pages_changed
+  OnlineLayers* online = nullptr;              // null: placements never change
+  Constraints* constraints = nullptr;          // null: no request has a grammar
+  bool has_absent_experts = false;             // on any rank: some may not be readable
+  model::ResidentExperts* resident = nullptr;  // of this rank; null: all are in memory
+  PageStore* store = nullptr;                  // null: pages are kept in the cache alone
+  bool tells_pages = false;                    // Reporter::pages_changed
   RequestFeed& feed;
   Reporter& reporter;
 };

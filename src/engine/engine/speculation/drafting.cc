@@ -10,6 +10,7 @@
 
 #include "base/trace.h"
 #include "base/try.h"
+#include "model/parts/resident_experts.h"
 
 namespace wideep::engine {
 namespace {
@@ -21,7 +22,7 @@ bool ends(std::span<const Verdict> verdicts) {
 }  // namespace
 
 Drafting::Drafting(const EngineParts& parts, Speculation* speculation, IterationRecorder& recorder)
-    : parts_(parts), speculation_(speculation) {
+    : parts_(parts), speculation_(speculation), counted_(counts()) {
   if (speculation_ == nullptr) return;
   forecasts_.resize(static_cast<size_t>(parts.pipeline.micro_batches()));
   if (parts.speculation.predicts()) {
@@ -69,7 +70,26 @@ void Drafting::observe(const Cost& last, std::span<const RankState> ranks) {
   const int own = parts_.stage.rank() - parts_.dispatch_ranks.begin;
   const int measuring = parts_.model.group().is_alone() ? own : 0;
   const uint64_t us = ranks[static_cast<size_t>(measuring)].last_step_us;
-  speculation_->observe(last.tokens, static_cast<double>(us) * 1e-6);
+  speculation_->observe(last.tokens, static_cast<double>(us) * 1e-6, last.misses);
+}
+
+residency::ResidencyCounts Drafting::counts() const {
+  residency::ResidencyCounts sum;
+  if (parts_.resident == nullptr) return sum;
+  for (const residency::ResidencyCounts& layer : parts_.resident->counts()) sum += layer;
+  return sum;
+}
+
+// Since the last call. Only of this rank's experts, though a step waits for those of all ranks:
+// which ones stay is decided alike everywhere. Ranks that must draft alike have all of them in
+// memory.
+double Drafting::take_misses() {
+  if (parts_.resident == nullptr || speculation_ == nullptr || !speculation_->is_adaptive()) {
+    return 0.0;
+  }
+  const residency::ResidencyCounts now = counts(), before = std::exchange(counted_, now);
+  const int64_t misses = (now.chosen - now.hits) - (before.chosen - before.hits);
+  return static_cast<double>(misses) / static_cast<double>(parts_.resident->layers().size());
 }
 
 Status Drafting::draft(const Scheduler::Step& step, std::span<const std::vector<Verdict>> verdicts,
@@ -116,7 +136,8 @@ void Drafting::end_step(const Scheduler::Step& step, int64_t ns, IterationRecord
   last_ = {.tokens = step.num_tokens,
            .us = static_cast<uint64_t>(
                std::clamp<int64_t>(ns / 1000, 1, std::numeric_limits<int32_t>::max())),
-           .had_prompts = step.prompt_tokens > 0};
+           .had_prompts = step.prompt_tokens > 0,
+           .misses = take_misses()};
   if (record != nullptr) record->verified = std::move(verified_);
   if (speculation_ == nullptr) return;
   if (record != nullptr) {

@@ -28,6 +28,7 @@
 #include "engine/speculation/verified.h"
 #include "engine/verifier.h"
 #include "engine/yield.h"
+#include "residency/residency_counts.h"
 
 namespace wideep::engine {
 
@@ -60,19 +61,23 @@ class Drafting {
     int tokens = 0;
     uint64_t us = 0;  // 0: not measured
     bool had_prompts = false;
+    double misses = 0.0;  // experts of this rank that were not in memory, mean over layers
   };
   void observe(const Cost& last, std::span<const RankState> ranks);
+  residency::ResidencyCounts counts() const;
+  double take_misses();
   Status predict(const Scheduler::Step& step, std::span<const std::vector<Verdict>> verdicts,
                  int64_t iteration, std::span<const Yield> yields);
 
   const EngineParts& parts_;
-  Speculation* speculation_;        // null: nothing is drafted
-  std::optional<MtpDrafter> mtp_;   // if the model's prediction layers draft
-  MtpDrafter::Passes passes_;       // of this step
-  int max_drafts_ = 0;              // of prediction layers after this step
-  Cost last_;                       // this rank's last step
-  std::vector<Verified> verified_;  // this step's sequences with drafts
-  std::deque<Forecast> forecasts_;  // of the micro-batches in flight and this step
+  Speculation* speculation_;            // null: nothing is drafted
+  std::optional<MtpDrafter> mtp_;       // if the model's prediction layers draft
+  MtpDrafter::Passes passes_;           // of this step
+  int max_drafts_ = 0;                  // of prediction layers after this step
+  Cost last_;                           // this rank's last step
+  residency::ResidencyCounts counted_;  // up to the last step
+  std::vector<Verified> verified_;      // this step's sequences with drafts
+  std::deque<Forecast> forecasts_;      // of the micro-batches in flight and this step
 };
 
 }  // namespace wideep::engine

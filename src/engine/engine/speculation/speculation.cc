@@ -174,8 +174,8 @@ bool Speculation::probes(const DraftLengths& chosen, const DraftLengths& likely)
   return true;
 }
 
-void Speculation::observe(int tokens, double seconds) {
-  step_time_.observe(tokens, seconds);
+void Speculation::observe(int tokens, double seconds, double misses) {
+  step_time_.observe(tokens, seconds, misses);
   if (++num_observed_ % kStepsPerSpread == 0) spread_.update();
 }
 

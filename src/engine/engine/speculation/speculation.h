@@ -94,9 +94,10 @@ class Speculation {
   // The request has ended. No effect if it is not known.
   void end(int request);
 
-  // For adaptive lengths: the time of a step of generating requests; the tokens per expert in the
-  // MoE layer with this index, in one iteration.
-  void observe(int tokens, double seconds);
+  // For adaptive lengths: the time of a step of generating requests, and its experts that were not
+  // in memory, mean over the MoE layers; the tokens per expert in the MoE layer with this index, in
+  // one iteration.
+  void observe(int tokens, double seconds, double misses = 0.0);
   void add_counts(int layer, std::span<const int32_t> counts);
   bool is_adaptive() const { return options_.is_adaptive; }
 

@@ -2,7 +2,9 @@
 //
 // Texts have one continuation, so that each draft is known. Machines whose steps take
 // a + b · D(N) + c · N, with noise, must be learned by StepTime. A text that repeats itself runs on
-// a machine where drafts pay, and on one where they do not. Answers do not depend on any of this,
+// a machine where drafts pay, and on one where they do not. Machines with a part of the experts in
+// memory, which ExpertResidency chooses, read the others from a disk: lengths must follow what that
+// costs, also when memory changes. Answers do not depend on any of this,
 // since drafts are verified: a failure is time, for drafts that bring less than they cost, or for
 // want of those that would pay.
 #include "engine/speculation/speculation.h"
@@ -10,10 +12,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
+#include <map>
+#include <optional>
 #include <random>
+#include <utility>
 
 #include "engine/speculation/draft_lengths.h"
+#include "residency/expert_residency.h"
 
 namespace wideep::engine {
 namespace {
@@ -313,6 +320,216 @@ TEST(Speculation, AdaptiveLengthsFollowGainAndCost) {
     } else {
       EXPECT_EQ(verified, 0u);
     }
+  }
+}
+
+// ---- experts that are not in memory ----
+
+// A machine with a part of its experts in memory. A token chooses again some of the experts of the
+// one before it, the others by a popularity with a long tail. A layer computes what is in memory
+// while the disk reads the rest.
+class DiskMachine {
+ public:
+  static constexpr int kLayers = 4, kExperts = 32, kTopK = 4;
+
+  // memory: the share of the experts that fits.
+  DiskMachine(double read_seconds, double memory) : read_(read_seconds) {
+    for (std::vector<double>& layer : popularity_) {
+      for (int e = 0; e < kExperts; ++e) layer.push_back(1.0 / (1 + e));
+      std::shuffle(layer.begin(), layer.end(), rng_);
+    }
+    set_memory(memory);
+  }
+
+  // All experts are absent at first.
+  void set_memory(double share) {
+    residency_.emplace(
+        residency::ResidencyShape{kLayers, kExperts, static_cast<int>(share * kLayers * kExperts)},
+        residency::ResidencyOptions{});
+  }
+
+  // Seconds of a step with so many tokens, of which the text keeps the first `kept`.
+  double step(int tokens, int kept) {
+    double seconds = 1e-3 + 5e-5 * tokens;
+    misses_ = 0.0;
+    residency_->begin_iteration(tokens);
+    for (int layer = 0; layer < kLayers; ++layer) {
+      const std::span<const int32_t> counts = choose(static_cast<size_t>(layer), tokens, kept);
+      const auto all = kExperts - static_cast<int>(std::ranges::count(counts, 0));
+      const auto read = static_cast<int>(residency_->visit(layer, counts).size());
+      seconds += std::max(kCompute * (all - read), read_ * read) + (read > 0 ? kCompute : 0.0);
+      misses_ += read / double(kLayers);
+    }
+    return seconds * std::normal_distribution<double>(1.0, 0.05)(rng_);
+  }
+  // Of the last step, mean over layers; [experts] tokens of a layer.
+  double misses() const { return misses_; }
+  std::span<const int32_t> counts(int layer) const { return counts_[static_cast<size_t>(layer)]; }
+
+ private:
+  static constexpr double kCompute = 2e-5;  // an expert, in memory
+  using Experts = std::vector<int>;
+
+  std::span<const int32_t> choose(size_t layer, int tokens, int kept) {
+    counts_[layer].assign(kExperts, 0);
+    Experts before = last_[layer];
+    for (int token = 0; token < tokens; ++token) {
+      before = choose_after(before, popularity_[layer]);
+      for (const int expert : before) ++counts_[layer][static_cast<size_t>(expert)];
+      if (token < kept) last_[layer] = before;
+    }
+    return counts_[layer];
+  }
+  Experts choose_after(const Experts& before, std::vector<double> weights) {
+    Experts chosen;
+    const auto take = [&](int expert) {
+      chosen.push_back(expert);
+      weights[static_cast<size_t>(expert)] = 0.0;
+    };
+    for (const int expert : before) {
+      if (rng_() % 5 < 2) take(expert);
+    }
+    while (std::ssize(chosen) < kTopK) {
+      take(std::discrete_distribution<int>(weights.begin(), weights.end())(rng_));
+    }
+    return chosen;
+  }
+
+  double read_;
+  std::mt19937 rng_{1};
+  std::array<std::vector<double>, kLayers> popularity_;
+  std::array<Experts, kLayers> last_;
+  std::array<std::vector<int32_t>, kLayers> counts_;
+  std::optional<residency::ExpertResidency> residency_;
+  double misses_ = 0.0;
+};
+
+// Also at sizes that have not run since memory became larger.
+TEST(StepTime, LearnsWhatAMissCosts) {
+  for (const double memory : {0.25, 0.5, 0.75}) {
+    DiskMachine machine(3e-4, memory);
+    ExpertSpread spread(DiskMachine::kExperts, DiskMachine::kTopK);
+    StepTime time(spread, {});
+    std::mt19937 rng(1);
+    const auto run = [&](int steps, int min, int max) {
+      for (int step = 1; step <= steps; ++step) {
+        const int tokens = min + static_cast<int>(rng() % unsigned(max - min + 1));
+        time.observe(tokens, machine.step(tokens, tokens), machine.misses());
+        for (int l = 0; l < DiskMachine::kLayers; ++l) spread.add(l, machine.counts(l));
+        if (step % 32 == 0) spread.update();
+      }
+    };
+    const auto mean = [&](int tokens) {
+      double sum = 0;
+      for (int i = 0; i < 200; ++i) sum += machine.step(tokens, tokens);
+      return sum / 200;
+    };
+    run(400, 1, 8);
+    for (int tokens = 1; tokens <= 8; ++tokens) {
+      const double seconds = mean(tokens);
+      EXPECT_NEAR(time.predict(tokens), seconds, 0.1 * seconds) << memory << " " << tokens;
+    }
+    machine.set_memory(1.0);
+    mean(8);  // fills it
+    run(100, 8, 8);
+    for (int tokens = 1; tokens <= 8; ++tokens) {
+      const double seconds = mean(tokens);
+      EXPECT_NEAR(time.predict(tokens), seconds, 0.1 * seconds) << memory << " " << tokens;
+    }
+  }
+}
+
+// Half of the drafts follow long matches and are good, half short ones and are poor.
+class KnownDrafts : public Drafter {
+ public:
+  static int32_t token(size_t place) { return static_cast<int32_t>(place * 7919 % 30'011); }
+
+  Draft draft(int, std::span<const int32_t> more, int max) override {
+    place_ += more.size();
+    const bool is_good = rng_() % 2 == 0;
+    Draft draft{.match = is_good ? 64 : 1};
+    for (int i = 0; i < max; ++i) {
+      const bool is_right = rng_() % 100 < (is_good ? 93u : 40u);
+      draft.tokens.push_back(is_right ? token(place_ + static_cast<size_t>(i)) : -1);
+    }
+    return draft;
+  }
+  void end(int) override {}
+  size_t bytes() const override { return 0; }
+
+ private:
+  std::mt19937 rng_{3};
+  size_t place_ = 0;
+};
+
+struct Speed {
+  double tokens_per_second = 0;
+  double drafts_per_step = 0;
+};
+
+// A text on a machine whose memory changes in the middle. Speeds of both halves, each without its
+// first quarter. draft_len: fixed; nullopt: adaptive.
+std::vector<Speed> run_text(double read_seconds, std::pair<double, double> memory,
+                            std::optional<int> draft_len) {
+  DiskMachine machine(read_seconds, memory.first);
+  SpeculationOptions options{.method = SpeculationOptions::Method::kSuffix,
+                             .max_draft_len = draft_len.value_or(8),
+                             .is_adaptive = !draft_len,
+                             .make_drafter = [] { return std::make_unique<KnownDrafts>(); }};
+  Speculation speculation(options, 1, DiskMachine::kExperts, DiskMachine::kTopK);
+  Sequence sequence = sequence_of(0, {KnownDrafts::token(0)}, 1 << 20);
+  Tokens drafts;
+  std::vector<Speed> speeds;
+  for (const double share : {memory.first, memory.second}) {
+    if (share != memory.first) machine.set_memory(share);
+    constexpr int kTokens = 1200;
+    int tokens = 0, steps = 0, verified = 0, all = 0;
+    double seconds = 0;
+    while (all < kTokens) {
+      Tokens yield;
+      for (size_t i = 0;; ++i) {
+        yield.push_back(KnownDrafts::token(sequence.tokens.size() + i));
+        if (i == drafts.size() || drafts[i] != yield.back()) break;
+      }
+      const int size = 1 + static_cast<int>(drafts.size());
+      const double step = machine.step(size, static_cast<int>(yield.size()));
+      all += static_cast<int>(yield.size());
+      if (all > kTokens / 4) {
+        ++steps;
+        seconds += step;
+        tokens += static_cast<int>(yield.size());
+        verified += size - 1;
+      }
+      speculation.observe(size, step, machine.misses());
+      for (int l = 0; l < DiskMachine::kLayers; ++l) speculation.add_counts(l, machine.counts(l));
+      drafts = drafted(speculation, sequence, yield);
+      sequence.tokens.insert(sequence.tokens.end(), yield.begin(), yield.end());
+    }
+    speeds.push_back({tokens / seconds, verified / double(steps)});
+  }
+  return speeds;
+}
+
+// At least as fast as the best fixed length, with any memory. Without misses in the model of a
+// step's time, drafts still look dear long after memory has grown, and half of the speed is lost.
+TEST(Speculation, AdaptiveLengthsCountThePriceOfMisses) {
+  using Memory = std::pair<double, double>;
+  for (const double read_seconds : {3e-4, 1e-3}) {
+    std::map<double, double> lengths;  // by memory
+    for (const Memory memory : {Memory{0.25, 1.0}, {1.0, 0.25}, {0.5, 0.75}, {0.75, 0.25}}) {
+      std::array<double, 2> best = {};
+      for (const int fixed : {0, 1, 2, 3, 4, 6, 8}) {
+        const std::vector<Speed> speeds = run_text(read_seconds, memory, fixed);
+        for (size_t i = 0; i < 2; ++i) best[i] = std::max(best[i], speeds[i].tokens_per_second);
+      }
+      const std::vector<Speed> adaptive = run_text(read_seconds, memory, {});
+      for (size_t i = 0; i < 2; ++i) {
+        EXPECT_GE(adaptive[i].tokens_per_second, best[i])
+            << memory.first << " to " << memory.second << ", part " << i;
+      }
+      lengths[memory.first] = adaptive[0].drafts_per_step;
+    }
+    EXPECT_LT(lengths[0.25], lengths[1.0]);
   }
 }
 

@@ -21,7 +21,12 @@ constexpr double kKeptLoad = 0.9;     // of the loads, at each update()
 constexpr double kForgetting = 0.98;  // an observation counts for half after 34 more
 // How uncertain the first parameters are, as a multiple of the noise of a measurement: a token's
 // own price less, since it is small.
-constexpr double kVariances[] = {1.0, 1.0, 0.1};
+constexpr double kVariances[] = {1.0, 1.0, 0.1, 1.0};
+// The first price of a miss, in reads of an expert from memory: NVMe disks read 3 to 7 GB/s, memory
+// that a few cores use 20 to 80.
+constexpr double kFirstMissPrice = 10.0;
+// Of the last step, in the mean share of misses: about ten steps count.
+constexpr double kLastShare = 0.1;
 // Other work on the machine makes single steps long; they count as this much of what is expected.
 constexpr double kLongest = 2.0;
 
@@ -85,17 +90,21 @@ double ExpertSpread::distinct(int tokens) const {
 StepTime::StepTime(const ExpertSpread& spread, const StepTimeOptions& options)
     : spread_(spread), options_(options) {}
 
-// In units in which one token has the features 1, 1, 1.
-StepTime::Vector StepTime::features(int tokens) const {
-  return {1.0, spread_.distinct(tokens) / spread_.distinct(1), static_cast<double>(tokens)};
+// In units in which one token has the features 1, 1, 1 and its misses as a share of its experts.
+// With all in memory the last one is 0, and the others are fitted as if there were no such thing.
+StepTime::Vector StepTime::features(int tokens, double misses) const {
+  const double one = spread_.distinct(1);
+  return {1.0, spread_.distinct(tokens) / one, static_cast<double>(tokens), misses / one};
 }
 
-void StepTime::observe(int tokens, double seconds) {
+void StepTime::observe(int tokens, double seconds, double misses) {
   if (tokens <= 0 || seconds <= 0) return;
-  const Vector x = features(tokens);
+  const Vector x = features(tokens, misses);
+  const double share = misses / spread_.distinct(tokens);
+  miss_share_ += (has_observed() ? kLastShare : 1.0) * (share - miss_share_);
   if (num_observed_++ == 0) {
     const double dense = options_.dense_share, each = options_.token_share;
-    const Vector shares = {dense, 1.0 - dense, each};
+    const Vector shares = {dense, 1.0 - dense, each, kFirstMissPrice * (1.0 - dense)};
     double sum = 0;
     for (size_t i = 0; i < x.size(); ++i) sum += shares[i] * x[i];
     const double scale = seconds / sum;
@@ -112,7 +121,8 @@ void StepTime::observe(int tokens, double seconds) {
     expected += parameters_[i] * x[i];
     xpx += x[i] * px[i];
   }
-  const double error = std::min(seconds, kLongest * expected) - expected;
+  const double longest = expected > 0 ? kLongest * expected : seconds;
+  const double error = std::min(seconds, longest) - expected;
   for (size_t i = 0; i < x.size(); ++i) parameters_[i] += px[i] / (1.0 + xpx) * error;
   // Forgetting in the direction that was observed alone: what is known of others stays.
   const double beta = kForgetting - (1.0 - kForgetting) / xpx;
@@ -127,7 +137,10 @@ void StepTime::observe(int tokens, double seconds) {
 double StepTime::predict(int tokens) const {
   WIDEEP_CHECK(has_observed());
   double time = 0, min = 0;
-  const Vector x = features(tokens), one = features(1);
+  const auto expected = [&](int size) {
+    return features(size, miss_share_ * spread_.distinct(size));
+  };
+  const Vector x = expected(tokens), one = expected(1);
   for (size_t i = 0; i < x.size(); ++i) {
     time += parameters_[i] * x[i];
     min += parameters_[i] * one[i];
