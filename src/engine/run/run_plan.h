@@ -78,6 +78,7 @@ struct RunPlan {
   std::vector<MemoryPlan> memory;  // [pipeline stages]
   // Not all of a rank's experts are in memory: only slots_per_rank bytes.
   bool has_absent_experts = false;
+  double absent_share = 0.0;       // of a rank's experts
   std::vector<OnlinePlan> online;  // [pipeline stages]; empty: placements never change
   uint64_t host_cache = 0;         // of a node, for prompts of all its ranks
 

@@ -233,6 +233,34 @@ TEST(RunPlan, TokensBoundTheBatch) {
 }
 
 // How a pipeline divides the layers can be said, and not chosen.
+// A chunk is to compute as long as its absent experts are read: 128 · 0.75 · 64 / 4 = 1536 tokens.
+TEST(RunPlan, ChunksOfPromptsAreLongerWhereExpertsAreAbsent) {
+  Wanted wanted;
+  wanted.model.config.hidden_size = wanted.model.config.moe_intermediate_size = 1 << 14;
+  wanted.model.config.routing.num_experts = wanted.model.placement.num_slots = 64;
+  wanted.model.config.routing.top_k = 4;
+  for (auto& [layer, placement] : wanted.model.placement.layers) {
+    placement = balance::linear_placement(64, 2).value();
+  }
+  wanted.options.packed_cache = "packed";
+  const auto tokens = [&](double share) {
+    wanted.options.expert_memory = ExpertMemory{.bytes = 0, .share = share};
+    return wanted.plan()->limits.max_num_tokens;
+  };
+  EXPECT_EQ(tokens(1.0), kDefaultMaxNumTokens);
+  EXPECT_EQ(tokens(0.9), kDefaultMaxNumTokens);
+  EXPECT_EQ(tokens(0.6), 1024);
+  EXPECT_EQ(tokens(0.25), 2048);
+  // Room for more tokens is a small part of that for experts.
+  EXPECT_EQ(tokens(0.001), kDefaultMaxNumTokens);
+  // What a user has chosen stays.
+  wanted.options.prefill_chunk = 100;
+  EXPECT_EQ(tokens(0.25), kDefaultMaxNumTokens);
+  wanted.options.prefill_chunk = 0;
+  wanted.options.parallel.max_num_tokens = 256;
+  EXPECT_EQ(tokens(0.25), 256);
+}
+
 TEST(RunPlan, StagesAreAsWideepDividesThem) {
   Wanted wanted;
   wanted.options.parallel.pp_partition = {wanted.model.config.num_layers};
