@@ -584,6 +584,7 @@ Status Rank::compute(const transport::Members& members) {
       .online = online_layers ? &*online_layers : nullptr,
       .constraints = constraints_ ? &*constraints_ : nullptr,
       .has_absent_experts = plan_.has_absent_experts,
+      .resident = resident_.get(),
       .store = store_ ? &*store_ : nullptr,
       .tells_pages = tells_pages(run_),
       .feed = feed_,
