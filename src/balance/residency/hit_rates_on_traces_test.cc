@@ -2,13 +2,17 @@
 //
 // Hit rates on recorded routing, which is what the policy is for: experts that one half of the
 // requests taught, judged on the other half, decoded one at a time and eight side by side; then
-// with kinds of text that were not learned from. Prints the tables.
+// with kinds of text that were not learned from, and soon after the text has changed. Prints the
+// tables.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <utility>
+#include <vector>
 
 #include "online/request_stream.h"
 #include "residency/hit_rates.h"
@@ -42,11 +46,17 @@ class HitRatesOnTraces : public ::testing::TestWithParam<TraceCase> {
   }
 
   void judge(const char* text, int batch, RequestStream learned, RequestStream judged) const {
-    const RecordedIterations recorded{
-        .num_layers = trace_.shape.num_layers,
-        .num_experts = trace_.shape.num_experts,
-        .learned = [&](online::Iteration* iteration) { return learned.next(iteration); },
-        .judged = [&](online::Iteration* iteration) { return judged.next(iteration); }};
+    judge(
+        text, batch, [&](online::Iteration* iteration) { return learned.next(iteration); },
+        [&](online::Iteration* iteration) { return judged.next(iteration); });
+  }
+
+  void judge(const char* text, int batch, online::NextIteration learned,
+             online::NextIteration judged) const {
+    const RecordedIterations recorded{.num_layers = trace_.shape.num_layers,
+                                      .num_experts = trace_.shape.num_experts,
+                                      .learned = std::move(learned),
+                                      .judged = std::move(judged)};
     const int all = trace_.shape.num_layers * trace_.shape.num_experts;
     const std::vector<int> budgets = {all / 4, all / 2, all * 3 / 4};
     for (const BudgetHits& at : judge_iterations(recorded, budgets, {})) {
@@ -57,6 +67,43 @@ class HitRatesOnTraces : public ::testing::TestWithParam<TraceCase> {
       EXPECT_GE(wideep, 0.95 * oracle);
       EXPECT_GE(wideep, 0.99 * lru);
     }
+  }
+
+  // Every second kind of text, and the others.
+  std::pair<std::vector<int>, std::vector<int>> kinds_of_text() const {
+    std::vector<int> these, others;
+    for (int domain = 0; domain < static_cast<int>(trace_.domains.size()); ++domain) {
+      (domain % 2 == 0 ? these : others).push_back(domain);
+    }
+    return {these, others};
+  }
+
+  // Learns one text and two windows of the next; the window after these is judged. The oracle knows
+  // that window, which is more than the text. turn: experts of the next text are called by other
+  // numbers, as if it were that of another model: nothing that was learned is of use.
+  void judge_after_change(const char* text, int batch, int turn) const {
+    const auto [learned, others] = kinds_of_text();
+    RequestStream before = stream(trace_, batch, learned), after = stream(trace_, batch, others);
+    const int64_t window = ResidencyOptions().window_tokens;
+    int64_t tokens = 0;
+    const auto next_of_text = [&](online::Iteration* iteration) {
+      if (!after.next(iteration)) return false;
+      tokens += iteration->num_tokens;
+      for (int layer = 0; layer < trace_.shape.num_layers; ++layer) {
+        const auto first = iteration->counts.begin() + layer * trace_.shape.num_experts;
+        std::rotate(first, first + turn, first + trace_.shape.num_experts);
+      }
+      return true;
+    };
+    judge(
+        text, batch,
+        [&](online::Iteration* iteration) {
+          return before.next(iteration) || (tokens < 2 * window && next_of_text(iteration));
+        },
+        [&](online::Iteration* iteration) {
+          return tokens < 3 * window && next_of_text(iteration);
+        });
+    EXPECT_GE(tokens, 3 * window);
   }
 
   RequestTrace trace_;
@@ -72,13 +119,17 @@ TEST_P(HitRatesOnTraces, OnHeldOutRequests) {
 }
 
 TEST_P(HitRatesOnTraces, OnOtherKindsOfText) {
-  std::vector<int> learned, others;
-  for (int domain = 0; domain < static_cast<int>(trace_.domains.size()); ++domain) {
-    (domain % 2 == 0 ? learned : others).push_back(domain);
-  }
+  const auto [learned, others] = kinds_of_text();
   for (const int batch : {1, 8}) {
     judge("other kinds of text", batch, stream(trace_, batch, learned),
           stream(trace_, batch, others));
+  }
+}
+
+TEST_P(HitRatesOnTraces, TwoWindowsAfterTheTextHasChanged) {
+  for (const int batch : {1, 8}) {
+    judge_after_change("another kind of text", batch, 0);
+    judge_after_change("text of other experts", batch, trace_.shape.num_experts / 2);
   }
 }
 
