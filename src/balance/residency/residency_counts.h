@@ -28,4 +28,16 @@ inline ResidencyCounts& operator+=(ResidencyCounts& sum, const ResidencyCounts& 
   return sum;
 }
 
+// What has been added to counts of a process since `before`.
+inline ResidencyCounts operator-(ResidencyCounts now, const ResidencyCounts& before) {
+  now.chosen -= before.chosen;
+  now.hits -= before.hits;
+  now.expected -= before.expected;
+  now.read_in_vain -= before.read_in_vain;
+  now.waited_ns -= before.waited_ns;
+  now.lost -= before.lost;
+  now.num_resident -= before.num_resident;
+  return now;
+}
+
 }  // namespace wideep::residency

@@ -61,8 +61,8 @@ void transfer(Wire& wire, Is<ExpertLoad> auto& each) {
 
 template <typename Wire>
 void transfer(Wire& wire, Is<ExpertPlaces> auto& each) {
-  wire.fields(each.rank, each.num_owned, each.num_records, each.read_bytes, each.read_seconds,
-              each.layers, each.counts);
+  wire.fields(each.rank, each.num_owned, each.num_records, each.record_bytes, each.read_bytes,
+              each.read_seconds, each.layers, each.counts);
 }
 
 template <typename Wire>

@@ -131,8 +131,9 @@ struct RankMemory {
 // With RankMemory, where not all experts are in memory: what the rank has of them.
 struct ExpertPlaces {
   int rank = 0;
-  int num_owned = 0;    // experts of all its layers
-  int num_records = 0;  // that have memory at the same time
+  int num_owned = 0;          // experts of all its layers
+  int num_records = 0;        // that have memory at the same time
+  uint64_t record_bytes = 0;  // of an expert
   uint64_t read_bytes = 0;
   double read_seconds = 0.0;                       // with at least one read in flight
   std::vector<int> layers;                         // its MoE layers

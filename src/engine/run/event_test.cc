@@ -84,6 +84,7 @@ TEST(RankEvent, ExpertPlacesSurviveThePipe) {
       ExpertPlaces{.rank = 3,
                    .num_owned = 64,
                    .num_records = 20,
+                   .record_bytes = 4096,
                    .read_bytes = uint64_t{1} << 40,
                    .read_seconds = 0.25,
                    .layers = {1, 5},
@@ -91,6 +92,7 @@ TEST(RankEvent, ExpertPlacesSurviveThePipe) {
   EXPECT_EQ(places.rank, 3);
   EXPECT_EQ(places.num_owned, 64);
   EXPECT_EQ(places.num_records, 20);
+  EXPECT_EQ(places.record_bytes, 4096u);
   EXPECT_EQ(places.read_bytes, uint64_t{1} << 40);
   EXPECT_EQ(places.read_seconds, 0.25);
   EXPECT_EQ(places.layers, (std::vector<int>{1, 5}));

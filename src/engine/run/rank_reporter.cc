@@ -151,15 +151,18 @@ Status RankReporter::report_memory() {
 }
 
 Status RankReporter::report_experts() {
+  const ModelFacts& facts = run_.plan().model;
   const weights::RecordCounters read = experts_->read();
   const auto counts = experts_->counts();
-  return send_with_next(ExpertPlaces{.rank = rank_,
-                                     .num_owned = experts_->num_owned(),
-                                     .num_records = experts_->num_records(),
-                                     .read_bytes = read.bytes,
-                                     .read_seconds = read.busy_s,
-                                     .layers = experts_->layers(),
-                                     .counts = {counts.begin(), counts.end()}});
+  return send_with_next(
+      ExpertPlaces{.rank = rank_,
+                   .num_owned = experts_->num_owned(),
+                   .num_records = experts_->num_records(),
+                   .record_bytes = model::experts_shape(facts.config, facts.forms).record_bytes(),
+                   .read_bytes = read.bytes,
+                   .read_seconds = read.busy_s,
+                   .layers = experts_->layers(),
+                   .counts = {counts.begin(), counts.end()}});
 }
 
 // The imbalance that this iteration would have with the experts in their initial slots.

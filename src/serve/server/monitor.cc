@@ -104,6 +104,10 @@ void Monitor::add(const online::Rebalance& each, double now) {
   if (rebalances_.size() > kMaxRebalances) rebalances_.pop_front();
 }
 
+void Monitor::add(const ExpertWork& work, double now) {
+  if (work.counts.chosen > 0) second_of(now).experts += work;
+}
+
 void Monitor::add(const run::PromptTransfer& transfer, std::string_view peer) {
   const auto from = store::parse_page_peer(peer);
   if (!from.ok()) return;
@@ -195,7 +199,9 @@ ordered_json Monitor::json_of(const Second& second) {
           {"moved_bytes", second.moved_bytes},
           {"drafts", second.drafts},
           {"drafted_tokens", second.drafted},
-          {"accepted_tokens", second.accepted}};
+          {"accepted_tokens", second.accepted},
+          {"experts",
+           second.experts.counts.chosen > 0 ? work_json(second.experts) : ordered_json(nullptr)}};
 }
 
 ordered_json Monitor::dashboard(int64_t since, double now) const {

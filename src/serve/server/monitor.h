@@ -17,6 +17,7 @@
 #include "run/event.h"
 #include "run/iteration_summary.h"
 #include "server/balancer_state.h"
+#include "server/expert_places.h"
 #include "server/metrics.h"
 
 namespace wideep::server {
@@ -36,6 +37,7 @@ class Monitor {
   // now: seconds since 1970, here and below.
   void add(const run::IterationSummary& iteration, double now);
   void add(const online::Rebalance& rebalance, double now);
+  void add(const ExpertWork& work, double now);
   // Of a request that has begun. peer: as engine::Request::peer.
   void add(const run::PromptTransfer& transfer, std::string_view peer);
 
@@ -69,6 +71,7 @@ class Monitor {
     std::vector<bool> took_part;  // [ranks] in any of its iterations
     int64_t moves = 0, moved_bytes = 0;
     int64_t drafts = 0, drafted = 0, accepted = 0;
+    ExpertWork experts;
   };
   Second& second_of(double time);
   nlohmann::ordered_json json_of(const run::IterationSummary& summary, double time) const;

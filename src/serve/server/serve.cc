@@ -461,8 +461,8 @@ class Front {
   }
 
   void take(run::ExpertPlaces places) {
-    if (!has_started()) return service_.experts().take(places);
-    http_->post([this, places = std::move(places)] { service_.experts().take(places); });
+    if (!has_started()) return service_.take(std::move(places));
+    http_->post([this, places = std::move(places)]() mutable { service_.take(std::move(places)); });
   }
 
   void take(run::ExpertLoad load) {

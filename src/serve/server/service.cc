@@ -109,7 +109,12 @@ void Service::restarted(int number, int wanted) {
   replies_.restarted(number);
   state_.metrics.go_on();
   state_.places.go_on();
+  state_.experts.go_on();
   state_.ranks.begin_again(number, wanted, unix_seconds());
+}
+
+void Service::take(run::ExpertPlaces places) {
+  state_.monitor.add(state_.experts.take(std::move(places)), unix_seconds());
 }
 
 void Service::join() {

@@ -104,6 +104,8 @@ class Service {
   BalancerState& balancer() { return state_.balancer; }
   PlaceStates& places() { return state_.places; }
   ExpertPlaces& experts() { return state_.experts; }
+  // Before the front starts, or on the serving thread.
+  void take(run::ExpertPlaces places);
   ExpertRecorder& recorder() { return state_.recorder; }
   const ExpertRecorder& recorder() const { return state_.recorder; }
   KvEventsService& kv_events() { return kv_events_; }

@@ -129,7 +129,7 @@ function drawBoard(state) {
   drawTiles(state);
   drawRanks(state);
   drawPlaces(state);
-  drawExperts(state);
+  drawPlacesOfExperts(state);
   drawSharing(state);
   drawCharts(state);
   setText("footer", `Since the start ${formatCount(data.prompt_tokens)} prompt tokens, ${formatCount(data.generated_tokens)} ` +
