@@ -48,9 +48,9 @@ function drawPlacesOfExperts(state) {
     series: [{name: "in memory", class: "after", filled: true, of: share((each) => each.hits)},
              {name: "or read ahead", class: "other", of: share((each) => each.hits + each.read_ahead)}],
   });
-  const perToken = (bytes) => (each) => each.experts && tokensOf(each) > 0 ? bytes(each.experts) / tokensOf(each) : null;
+  const perToken = (bytes) => (each) => each.experts && tokensOf(each) > 0 ? bytes(each.experts) / tokensOf(each) / 2 ** 20 : null;
   drawLines(document.getElementById("experts-bytes-chart"), {
-    ...common, label: "Bytes of experts for each token", format: formatBytes, least: 1024,
+    ...common, label: "MiB of experts for each token", format: formatNumber, least: 0.001,
     series: [{name: "from memory", class: "after", filled: true, of: perToken((each) => each.memory_bytes)},
              {name: "from the disk", class: "before", of: perToken((each) => each.disk_bytes)}],
   });
