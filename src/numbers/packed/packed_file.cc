@@ -3,11 +3,14 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <bit>
 #include <cerrno>
+#include <filesystem>
 #include <mutex>
+#include <system_error>
 #include <utility>
 
 #include "base/aligned_bytes.h"
@@ -50,15 +53,34 @@ Result<Part> part_of(const json& value, const std::string& where) {
   return part;
 }
 
+namespace {
+
+// Null: it cannot be opened.
+std::shared_ptr<const int> open_to_read(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return nullptr;
+  return {new int(fd), [](const int* opened) {
+            ::close(*opened);
+            delete opened;
+          }};
+}
+
+std::string path_of(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
+
+}  // namespace
+
 Result<PackedFile> PackedFile::open(const std::string& directory,
                                     const std::string& expected_class) {
   const std::string path = directory + "/" + kIndexFile;
-  WIDEEP_TRY_ASSIGN(const std::string text, formats::read_file(path));
-  WIDEEP_TRY_ASSIGN(const json index, formats::parse_json(text, path));
   const auto wrong = [&](const std::string& what) {
     return invalid_input(
         fmt::format("{}: {}; remove the directory, and the weights are packed again", path, what));
   };
+  const auto text = formats::read_file(path);
+  if (!text.ok())
+    return std::filesystem::exists(directory) ? wrong("is not there, or cannot be read")
+                                              : text.status();
+  WIDEEP_TRY_ASSIGN(const json index, formats::parse_json(*text, path));
   const auto text_of = [&](const char* key) {
     const auto found = index.find(key);
     return found != index.end() && found->is_string() ? found->get<std::string>() : std::string();
@@ -85,7 +107,13 @@ Result<PackedFile> PackedFile::open(const std::string& directory,
   for (const json& step : *steps) {
     if (step.is_string()) file.steps_.insert(step.get<std::string>());
   }
-  WIDEEP_TRY_ASSIGN(file.records_, formats::MappedFile::open(file.records_path()));
+  file.descriptor_ = open_to_read(directory + "/" + kRecordsFile);
+  if (file.descriptor_ == nullptr) {
+    return wrong(fmt::format("'{}' beside it cannot be read: {}", kRecordsFile,
+                             std::system_category().message(errno)));
+  }
+  // By its descriptor, so that both are of one file.
+  WIDEEP_TRY_ASSIGN(file.records_, formats::MappedFile::open(path_of(*file.descriptor_)));
   const uint64_t size = file.records_.bytes().size();
   for (const auto& [name, value] : parts->items()) {
     WIDEEP_TRY_ASSIGN(Part part, part_of(value, fmt::format("{}: '{}'", path, name)));
@@ -96,6 +124,14 @@ Result<PackedFile> PackedFile::open(const std::string& directory,
     file.parts_.emplace(name, std::move(part));
   }
   return file;
+}
+
+std::string PackedFile::records_path() const {
+  const std::string path = directory_ + "/" + kRecordsFile;
+  struct stat named{}, opened{};
+  const bool is_there = ::stat(path.c_str(), &named) == 0 && ::fstat(*descriptor_, &opened) == 0 &&
+                        named.st_dev == opened.st_dev && named.st_ino == opened.st_ino;
+  return is_there ? path : path_of(*descriptor_);
 }
 
 uint64_t PackedFile::total_bytes() const {

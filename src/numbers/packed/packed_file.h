@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
@@ -66,7 +67,9 @@ class PackedFile {
   const std::string& directory() const { return directory_; }
   const std::string& model() const { return model_; }
   const std::string& record_class() const { return record_class_; }
-  std::string records_path() const { return directory_ + "/" + kRecordsFile; }
+  // Where this file's records can be opened, by this process and those that it forks, as long as
+  // this lives: also when they have been removed since, or another file has taken their name.
+  std::string records_path() const;
   const std::map<std::string, Part>& parts() const { return parts_; }
   const std::set<std::string>& steps() const { return steps_; }
   uint64_t total_bytes() const;  // of all parts
@@ -91,6 +94,7 @@ class PackedFile {
   std::map<std::string, Part> parts_;
   std::set<std::string> steps_;
   formats::MappedFile records_;
+  std::shared_ptr<const int> descriptor_;  // of the same
 };
 
 // A part as index.json has it. Errors (invalid input): what is no part, in `where`.

@@ -12,6 +12,7 @@
 #include <random>
 
 #include "base/scratch_directory.h"
+#include "formats/files.h"
 #include "packed/packed_writer.h"
 
 namespace wideep::packed {
@@ -235,6 +236,27 @@ TEST_F(PackedFileTest, StepsAreAddedLater) {
   ASSERT_TRUE(rest->finish().ok());
   expect_parts(*PackedFile::open(directory_, "class a"), 4);
   expect_parts(*before, 2);
+}
+
+// Readers that open the records by themselves get those that the index is about.
+TEST_F(PackedFileTest, RecordsAreFoundWhenTheirNameIsGoneOrAnothers) {
+  write(2);
+  const auto file = PackedFile::open(directory_, "class a");
+  ASSERT_TRUE(file.ok());
+  const std::string path = file->records_path();
+  EXPECT_EQ(path, directory_ + "/records");
+  const std::string bytes = *formats::read_file(path);
+  fs::remove(path);
+  EXPECT_EQ(*formats::read_file(file->records_path()), bytes);
+  EXPECT_THAT(error_of_open("class a"),
+              AllOf(HasSubstr("'records' beside it cannot be read: No such file"),
+                    HasSubstr("remove the directory, and the weights are packed again")));
+  std::ofstream(path) << "others";
+  EXPECT_EQ(*formats::read_file(file->records_path()), bytes);
+  expect_parts(*file, 2);
+  fs::remove(directory_ + "/index.json");
+  EXPECT_THAT(error_of_open("class a"), HasSubstr("index.json: is not there"));
+  EXPECT_THAT(error_of_open("class a"), HasSubstr("remove the directory"));
 }
 
 TEST_F(PackedFileTest, ADiskWithoutRoomIsAnErrorBeforeAnythingIsRead) {
