@@ -65,5 +65,16 @@ start_server --config "$work/places.yaml" --role prefill
 page=${url%/v1}/dashboard
 browse "#key=secret" --dump-dom >"$work/places.html"
 stop_server
+
+# A model larger than memory.
+start_server --ranks 2 --packed-cache "$work/packed" --expert-memory 50%
+page=${url%/v1}/dashboard
+python3 "$root/tests/clients/traffic.py" "$url" secret "$root/demo/changing_prompts.jsonl" 20 &
+traffic=$!
+sleep 4
+browse "#key=secret" --dump-dom >"$work/experts.html"
+kill -TERM $traffic
+wait $traffic || fail "the clients of the test"
+stop_server
 python3 "$root/tests/clients/dashboard.py" "$work" || fail "the page"
 rm -rf "$work/profile" "$work/profile2"

@@ -20,7 +20,8 @@ command -v python3 >/dev/null || skip "no python3"
 check() { python3 "$root/tests/monitoring/monitoring.py" "$@" || fail "$1"; }
 check dashboard "$dashboard"
 
-# With all that adds metrics: experts that move, drafts, several ranks, a place of prompts.
+# With all that adds metrics: experts that move, drafts, several ranks, a place of prompts. Where
+# experts move, all are in memory, so those that are not have a server of their own.
 cat >"$work/config.yaml" <<'END'
 tensor_parallel_size: 4
 moe_expert_parallel_size: 4
@@ -36,6 +37,13 @@ serve_with() {
   start_server --config "$work/config.yaml" --metrics-names "$1" --role both
   python3 "$root/tests/clients/traffic.py" "$url" secret "$root/demo/changing_prompts.jsonl" "$2" &
   traffic=$!
+}
+serve_experts() {
+  local work=$work/experts server
+  mkdir -p "$work"
+  start_server --ranks 2 --packed-cache "$work/packed" --expert-memory 50%
+  experts=$server
+  experts_url=$url
 }
 metrics_to() {
   python3 - "${url%/v1}/metrics" >"$work/metrics.$1" <<'END' || fail "GET /metrics"
@@ -57,11 +65,14 @@ for names in vllm wideep; do
 done
 check vllm "$root/docs/monitoring.md" "$work/metrics.vllm"
 
+serve_experts
+python3 "$root/tests/clients/traffic.py" "$experts_url" secret "$root/demo/changing_prompts.jsonl" 60 &
+traffic_of_experts=$!
 serve_with both 50
 server_url=$url
 "$wideep" route --port 0 --replica "${server_url%/v1}" 2>"$work/route.log" &
 router=$!
-trap 'kill -KILL $server $router $traffic ${prometheus:-} 2>/dev/null || true' EXIT
+trap 'kill -KILL $server $experts $router $traffic $traffic_of_experts ${prometheus:-} 2>/dev/null || true' EXIT
 router_url=
 for _ in $(seq 100); do
   router_url=$(grep 'routing to' "$work/route.log" | grep --only-matching 'http://127.0.0.1:[0-9]*/v1' || true)
@@ -74,12 +85,20 @@ metrics_to route
 url=$server_url
 sleep 2  # a rank's memory is there from its first report on
 metrics_to both
+url=$experts_url
+metrics_to experts
+url=$server_url
 for names in wideep both; do
-  check names "$dashboard" "$alerts" "$work/metrics.$names" "$work/metrics.route"
+  check names "$dashboard" "$alerts" "$work/metrics."{"$names",route,experts}
 done
+check experts "$root/docs/monitoring.md" "$work/metrics.experts"
 
 finish() {
   end_traffic
+  kill -TERM $traffic_of_experts 2>/dev/null || true
+  wait $traffic_of_experts || fail "the clients of the test"
+  kill -TERM $experts
+  wait $experts || fail "the server with experts on the disk ends with $?"
   kill -TERM $router
   wait $router || fail "the router ends with $?"
   stop_server
@@ -98,7 +117,7 @@ check rules "$dashboard" >"$work/queries.yaml"
 promtool check rules "$work/queries.yaml" >"$work/promtool.log" 2>&1 ||
   fail "$(cat "$work/promtool.log")"
 # Names of other engines are as they are.
-for names in wideep both vllm route; do
+for names in wideep both vllm route experts; do
   promtool check metrics <"$work/metrics.$names" >"$work/promtool.log" 2>&1 || true
   if grep -v '^vllm:\|^trtllm_' "$work/promtool.log"; then fail "promtool check metrics: $names"; fi
 done
@@ -117,7 +136,7 @@ scrape_configs:
   - job_name: wideep
     authorization: {credentials: secret}
     static_configs:
-      - targets: ["$(address "$server_url")", "$(address "$router_url")"]
+      - targets: ["$(address "$server_url")", "$(address "$experts_url")", "$(address "$router_url")"]
 END
 prometheus --config.file="$work/prometheus.yaml" --storage.tsdb.path="$work/data" \
   --web.listen-address="127.0.0.1:$port" 2>"$work/prometheus.log" &

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the dashboard in Chromium: without the key, with it, with a wrong one, and while rank 3 of
-8 is dead; and that of a server that keeps prompts, and shares them.
+8 is dead; that of a server that keeps prompts, and shares them; and of one that reads experts from
+the disk.
 
-    dashboard.py <directory of locked.html, page.html, tall.html, wrong.html, dead.html and
-                  places.html>
+    dashboard.py <directory of locked.html, page.html, tall.html, wrong.html, dead.html, places.html
+                  and experts.html>
 """
 
 import re
@@ -67,6 +68,16 @@ sharing = text(read("places.html"), "sharing-now")
 check(f"one that does shows what it does, found {sharing!r}",
       sharing == "role prefill: computes 0 prompts for others, waits for 0 prompts")
 check("and what it has taken", '<th scope="row">taken</th><td>0 whole, 0 in part, 0 not</td>' in places)
+experts = read("experts.html")
+check("a server with all experts in memory shows no places of theirs", 'id="experts-card" hidden' in page
+      and 'id="experts-row" hidden' in page)
+check("one with a part shows them", 'id="experts-card" hidden' not in experts
+      and re.search(r'<th scope="row">rank 1</th><td>[1-9]\d* of 96</td>', experts))
+check("and what a token takes", re.search(r"from memory, .*iB from the disk, for which it waits",
+                                         text(experts, "experts-now")))
+for name in ("experts", "experts-bytes"):
+    check(f"the chart {name}-chart", re.search(rf'id="{name}-chart".*?class="line after"', experts, re.S))
+check("and nothing is missing there", "NaN" not in re.sub(r"<script>.*?</script>", "", experts, flags=re.S))
 check("lines are drawn", page.count('class="line after"') >= 4)
 check("the load is drawn", 'id="load-board" hidden' not in page)
 for name in ("sent", "experts", "move"):

@@ -4,12 +4,14 @@
     monitoring.py dashboard <dashboard.json>
     monitoring.py names <dashboard.json> <alerts.yaml> <metrics file...>
     monitoring.py vllm <docs/monitoring.md> <metrics file>
+    monitoring.py experts <docs/monitoring.md> <metrics file>
     monitoring.py rules <dashboard.json>     the dashboard's expressions as recording rules
     monitoring.py live <dashboard.json> <Prometheus' URL>
 
 dashboard: what Grafana needs to import it: panels that do not overlap, each with a data source that
 is a variable, no variable that is not defined. names: every metric in an expression of either file
 is in one of the replies of /metrics. vllm: the names of vLLM in the page are those in the reply.
+experts: the same of those of experts in memory.
 live: every expression of the dashboard has a value, and no alert rule fails.
 """
 
@@ -153,6 +155,19 @@ def check_vllm(page, reply):
     print(f"vllm: {len(named)} names")
 
 
+def check_experts(page, reply):
+    with open(page, encoding="utf-8") as file:
+        rows = [line for line in file if line.startswith("| `wideep_expert")]
+    named = {name for row in rows for name in re.findall(r"`(wideep_\w+)", row.split("|")[1])}
+    there = {name for name in families_of(reply)
+             if name.startswith("wideep_expert") and name != "wideep_experts_reloaded_total"}
+    wrong = [f"{page} names {name}, which is not in /metrics" for name in sorted(named - there)]
+    wrong += [f"{page} lacks {name}" for name in sorted(there - named)]
+    if wrong or not named:
+        fail(*wrong, f"{len(named)} names in the page")
+    print(f"experts: {len(named)} names")
+
+
 def fill(expression, rate_interval):
     return expression.replace("$__rate_interval", rate_interval).replace("$instance", ".*")
 
@@ -193,5 +208,5 @@ def check_live(dashboard, url):
 
 
 if __name__ == "__main__":
-    {"dashboard": check_dashboard, "names": check_names, "vllm": check_vllm,
+    {"dashboard": check_dashboard, "names": check_names, "vllm": check_vllm, "experts": check_experts,
      "rules": print_rules, "live": check_live}[sys.argv[1]](*sys.argv[2:])
