@@ -10,6 +10,11 @@ finite and of usual size; the router's with twice that, which spreads tokens ove
 and quantising numbers takes longer than all else, so 16 million are made for each width of a matrix,
 and repeated.
 
+With --zipf A the experts of each layer are popular as 1 / rank^A, each layer in an order of its own; with 0
+all of them alike. Embeddings then share a direction, which routers read their offsets from, and outweigh
+what layers add to them: a router sees little more than the token. Without it, what attention adds makes
+some experts popular and others not, differently in each text.
+
 compare_llama_cpp.py uses this file. With --served the file has the tokenizer and the template that
 served.py gives a model with random weights, for llama-server beside wideep in prompt_cache.py and
 agent_turns.py; its context is as long as theirs.
@@ -24,6 +29,10 @@ import tempfile
 from served import write_shape
 
 POOL = 1 << 24  # numbers made for each width of a matrix
+ROUTER_DEVIATION = 2.0  # of an expert's logits
+EMBEDDING_DEVIATION = 0.8  # with --zipf
+ATTENTION_SCALE = 0.1  # of what attention adds, with --zipf
+COMMON = 0.3  # cosine between embeddings and the direction that they share, with --zipf
 
 
 class RandomGguf:
@@ -39,6 +48,7 @@ class RandomGguf:
         self.random = numpy.random.default_rng(1)
         self.writer = gguf.GGUFWriter(path, self.architecture)
         self.tokenizer = self.template = None  # of --served
+        self.zipf = None
         self.pools = {}  # by columns
         self.makers = []  # of the tensors' values, in their order
 
@@ -124,12 +134,16 @@ class RandomGguf:
 
     def add_tensors(self):
         hidden, vocab = self.config["hidden_size"], self.config["vocab_size"]
-        self.matrix("token_embd", vocab, hidden)
+        if self.zipf is None:
+            self.matrix("token_embd", vocab, hidden)
+        else:
+            self.prepare_popularity()
+            self.add_embeddings(vocab, hidden)
         self.matrix("output", vocab, hidden)
         self.vector("output_norm.weight", hidden)
         for layer in range(self.config["num_hidden_layers"]):
             name = f"blk.{layer}."
-            self.vector(name + "attn_norm.weight", hidden)
+            self.vector(name + "attn_norm.weight", hidden, 1.0 if self.zipf is None else ATTENTION_SCALE)
             self.vector(name + self.ffn_norm + ".weight", hidden)
             self.add_mixer(layer, name)
             self.add_experts(name)
@@ -151,10 +165,57 @@ class RandomGguf:
 
     def add_experts(self, name):
         hidden, experts, width = self.config["hidden_size"], self.num_experts(), self.expert_width()
-        self.floats(name + "ffn_gate_inp.weight", (experts, hidden), deviation=2 / math.sqrt(hidden))
+        self.add_router(name + "ffn_gate_inp.weight", experts, hidden)
         self.matrix(name + "ffn_gate_exps", experts, width, hidden)
         self.matrix(name + "ffn_up_exps", experts, width, hidden)
         self.matrix(name + "ffn_down_exps", experts, hidden, width)
+
+    # ---- popular experts ----
+
+    def prepare_popularity(self):
+        signs = self.random.choice([-1.0, 1.0], self.config["hidden_size"])
+        self.direction = signs / math.sqrt(len(signs))
+        self.offsets = self.popular_offsets(self.num_experts(), self.config["num_experts_per_tok"])
+
+    def popular_offsets(self, experts, top_k):
+        """Of the logits, so that an expert is among the top_k as often as its rank says: found by trying."""
+        numpy = self.numpy
+        wanted = numpy.arange(1, experts + 1) ** -self.zipf
+        wanted *= top_k / wanted.sum()
+        logits = ROUTER_DEVIATION * self.random.standard_normal((8192, experts), dtype=numpy.float32)
+        offsets = numpy.zeros(experts)
+        for _ in range(100):
+            chosen = numpy.argpartition(-(logits + offsets), top_k - 1, axis=1)[:, :top_k]
+            found = numpy.bincount(chosen.ravel(), minlength=experts) / len(logits)
+            offsets += numpy.log(wanted / numpy.maximum(found, 1e-4))
+        return offsets - offsets.mean()
+
+    def add_embeddings(self, vocab, hidden):
+        numpy, q8_0 = self.numpy, self.gguf.GGMLQuantizationType.Q8_0
+
+        def make():
+            values = self.random.standard_normal((vocab, hidden), dtype=numpy.float32)
+            values -= numpy.outer(values @ self.direction, self.direction)
+            values *= math.sqrt(1 - COMMON**2)
+            values += COMMON * math.sqrt(hidden) * self.direction
+            return self.gguf.quants.quantize(numpy.float32(EMBEDDING_DEVIATION * values), q8_0)
+
+        self.add("token_embd.weight", self.gguf.quants.quant_shape_to_byte_shape((vocab, hidden), q8_0),
+                 numpy.uint8, q8_0, make)
+
+    def add_router(self, name, experts, hidden):
+        deviation = ROUTER_DEVIATION / math.sqrt(hidden)
+        if self.zipf is None:
+            self.floats(name, (experts, hidden), deviation=deviation)
+            return
+
+        def make():
+            rows = self.random.normal(0, deviation / math.sqrt(1 - COMMON**2), (experts, hidden))
+            offsets = self.random.permutation(self.offsets) / (COMMON * math.sqrt(hidden))
+            rows += self.numpy.outer(offsets - rows @ self.direction, self.direction)
+            return self.numpy.float32(rows)
+
+        self.add(name, (experts, hidden), self.numpy.float32, None, make)
 
     # ---- tensors ----
 
@@ -305,6 +366,7 @@ def main():
                         choices=["bf16", "q8_0", "q4_0", "q4_1", "q4_k", "q5_1", "q5_k", "mxfp4"])
     parser.add_argument("--output", required=True, type=pathlib.Path)
     parser.add_argument("--served", action="store_true", help="with a tokenizer and a template")
+    parser.add_argument("--zipf", type=float, metavar="A", help="popularity of experts; 0: all alike")
     options = parser.parse_args()
     config = json.loads(options.config.read_text())
     if config.get("model_type") not in FAMILIES:
@@ -317,7 +379,7 @@ def main():
             config, tokenizer = (json.loads((shape / name).read_text()) for name in ("config.json", "tokenizer.json"))
             template = (shape / "chat_template.jinja").read_text()
     file = FAMILIES[config["model_type"]](config, options.output, options.format)
-    file.tokenizer, file.template = tokenizer, template
+    file.tokenizer, file.template, file.zipf = tokenizer, template, options.zipf
     file.write()
 
 

@@ -130,11 +130,18 @@ class Server:
 
     def written_bytes(self):
         """That its processes have sent to disks."""
+        return self.io("write_bytes")
+
+    def read_bytes(self):
+        """That its processes have read from disks."""
+        return self.io("read_bytes")
+
+    def io(self, count):
         total = 0
         for process in self.processes():
             try:
                 text = pathlib.Path(f"/proc/{process}/io").read_text()
-                total += int(re.search(r"^write_bytes: (\d+)", text, re.M)[1])
+                total += int(re.search(rf"^{count}: (\d+)", text, re.M)[1])
             except OSError:
                 pass
         return total
