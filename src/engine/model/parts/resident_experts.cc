@@ -230,7 +230,8 @@ bool ResidentExperts::looks_ahead() { return num_passing_ > 0 && read_ahead_.is_
 void ResidentExperts::expect(int layer, std::span<const float> weights) {
   const auto layer_idx =
       static_cast<int>(std::lower_bound(layers_.begin(), layers_.end(), layer) - layers_.begin());
-  absent_weights_.assign(weights.begin(), weights.end());
+  // Those behind the last one of this rank are other ranks'.
+  absent_weights_.assign(weights.begin(), weights.begin() + num_experts_);
   for (int expert = 0; expert < num_experts_; ++expert) {
     const Place& its = place_of({layer_idx, expert});
     const bool is_absent = its.part != nullptr && its.state == State::kAbsent;
