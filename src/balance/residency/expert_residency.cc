@@ -25,6 +25,7 @@ ExpertResidency::ExpertResidency(ResidencyShape shape, const ResidencyOptions& o
   lost_.resize(layers * experts);
   chosen_.resize(experts);
   lowest_.assign(layers, -1);
+  num_came_.resize(layers);
   demands_.reserve(experts);
 }
 
@@ -126,6 +127,7 @@ void ExpertResidency::keep(int layer_idx, Demand* demand) {
   }
   resident_[wanted] = 1;
   lost_[wanted] = 0;
+  ++num_came_[static_cast<size_t>(layer_idx)];
   demand->stays = true;
 }
 
@@ -184,6 +186,7 @@ std::optional<ExpertPlace> ExpertResidency::next_to_fill() const {
 void ExpertResidency::fill(const ExpertPlace& place) {
   WIDEEP_CHECK(!is_resident(place) && num_resident_ < shape_.num_records);
   resident_[index_of(place)] = 1;
+  ++num_came_[static_cast<size_t>(place.layer_idx)];
   ++num_resident_;
   find_lowest(place.layer_idx);
 }

@@ -123,6 +123,9 @@ class ExpertResidency {
   bool is_resident(const ExpertPlace& place) const { return resident_[index_of(place)] != 0; }
   int num_resident() const { return num_resident_; }
   int num_resident(int layer_idx) const;
+  // How many experts of the layer have become resident since the start. As many less those that are
+  // resident have left.
+  int64_t num_came(int layer_idx) const { return num_came_[static_cast<size_t>(layer_idx)]; }
   // Share of the tokens that chose it, in [0, 1]; 0 before the first one.
   double popularity(const ExpertPlace& place) const;
   double recency_weight() const { return recency_weight_; }  // β
@@ -152,8 +155,9 @@ class ExpertResidency {
   int visiting_ = -1;            // the layer, during a visit
   // [L] the resident expert of least worth that is not being computed; -1: there is none.
   std::vector<int> lowest_;
-  std::vector<Demand> demands_;  // [≤ E] of the last visit
-  double foretold_ = 0.0;        // the sums of β: above the line, and below it
+  std::vector<int64_t> num_came_;  // [L]
+  std::vector<Demand> demands_;    // [≤ E] of the last visit
+  double foretold_ = 0.0;          // the sums of β: above the line, and below it
   double deviation_ = 0.0;
   double recency_weight_ = kFirstRecencyWeight;
   double popularity_tokens_ = 0.0;

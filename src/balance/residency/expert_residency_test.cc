@@ -53,6 +53,7 @@ TEST(ExpertResidency, TheLeastWorthLeavesForWhatIsWorthMore) {
   residency.begin_iteration(1);
   EXPECT_THAT(visit(residency, 0, {0, 1, 0, 0}), ElementsAre(Demand{1, true, ExpertPlace{0, 0}}));
   EXPECT_FALSE(residency.is_resident({0, 0}));
+  EXPECT_EQ(residency.num_came(0), 3);
 }
 
 TEST(ExpertResidency, HysteresisKeepsWhatIsThere) {
@@ -103,6 +104,8 @@ TEST(ExpertResidency, StartsWarm) {
   }
   EXPECT_THAT(filled, ElementsAre(ExpertPlace{0, 0}, ExpertPlace{1, 0}, ExpertPlace{0, 1}));
   EXPECT_EQ(residency.num_resident(0), 2);
+  EXPECT_EQ(residency.num_came(0), 2);
+  EXPECT_EQ(residency.num_came(1), 1);
   residency.begin_iteration(1);
   EXPECT_THAT(visit(residency, 0, {0, 1}), ElementsAre());
 }

@@ -14,6 +14,7 @@ struct ResidencyCounts {
   int64_t read_in_vain = 0;  // were expected and not chosen
   int64_t waited_ns = 0;     // for those that had to be read, with nothing to compute
   int64_t lost = 0;          // of those, could not be read
+  int64_t came = 0;          // to stay in memory; less num_resident: have left
   int num_resident = 0;      // now
 };
 
@@ -24,6 +25,7 @@ inline ResidencyCounts& operator+=(ResidencyCounts& sum, const ResidencyCounts& 
   sum.read_in_vain += each.read_in_vain;
   sum.waited_ns += each.waited_ns;
   sum.lost += each.lost;
+  sum.came += each.came;
   sum.num_resident += each.num_resident;
   return sum;
 }
@@ -36,6 +38,7 @@ inline ResidencyCounts operator-(ResidencyCounts now, const ResidencyCounts& bef
   now.read_in_vain -= before.read_in_vain;
   now.waited_ns -= before.waited_ns;
   now.lost -= before.lost;
+  now.came -= before.came;
   now.num_resident -= before.num_resident;
   return now;
 }

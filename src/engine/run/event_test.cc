@@ -88,7 +88,7 @@ TEST(RankEvent, ExpertPlacesSurviveThePipe) {
                    .read_bytes = uint64_t{1} << 40,
                    .read_seconds = 0.25,
                    .layers = {1, 5},
-                   .counts = {{.chosen = 9, .hits = 8}, {.waited_ns = 7, .num_resident = 6}}});
+                   .counts = {{.chosen = 9, .hits = 8}, {.waited_ns = 7, .came = 5, .num_resident = 6}}});
   EXPECT_EQ(places.rank, 3);
   EXPECT_EQ(places.num_owned, 64);
   EXPECT_EQ(places.num_records, 20);
@@ -99,6 +99,7 @@ TEST(RankEvent, ExpertPlacesSurviveThePipe) {
   ASSERT_EQ(places.counts.size(), 2u);
   EXPECT_EQ(places.counts[0].hits, 8);
   EXPECT_EQ(places.counts[1].waited_ns, 7);
+  EXPECT_EQ(places.counts[1].came, 5);
   EXPECT_EQ(places.counts[1].num_resident, 6);
 }
 

@@ -45,6 +45,7 @@ ordered_json work_json(const ExpertWork& work) {
       {"chosen", work.counts.chosen},       {"hits", work.counts.hits},
       {"read_ahead", work.counts.expected}, {"read_in_vain", work.counts.read_in_vain},
       {"lost", work.counts.lost},           {"waited_seconds", seconds_of(work.counts.waited_ns)},
+      {"came", work.counts.came},           {"left", work.counts.came - work.counts.num_resident},
       {"memory_bytes", work.memory_bytes},  {"disk_bytes", work.disk_bytes}};
 }
 
@@ -55,8 +56,8 @@ ExpertWork ExpertPlaces::take(run::ExpertPlaces places) {
   const bool counts = !is_first || !goes_on_;
   for (size_t i = 0; i < now.layers.size(); ++i) {
     ResidencyCounts& sum = layers_[now.layers[i]];
-    if (counts)
-      sum += now.counts[i] - (before.layers.empty() ? ResidencyCounts() : before.counts[i]);
+    if (!counts) continue;
+    sum += now.counts[i] - (before.layers.empty() ? ResidencyCounts() : before.counts[i]);
   }
   if (!counts) return {};
   ExpertWork work = work_of(now);
@@ -115,6 +116,13 @@ std::string ExpertPlaces::metrics() const {
         &ResidencyCounts::read_in_vain);
   count("wideep_experts_lost_total", "Experts that could not be read when tokens needed them.",
         &ResidencyCounts::lost);
+  count("wideep_experts_came_total", "Experts that came into memory to stay.",
+        &ResidencyCounts::came);
+  add("wideep_experts_left_total", "counter", "Experts that left memory, for others or unread.",
+      [](const auto& places) {
+        const ResidencyCounts sum = sum_of(places);
+        return fmt::format("{}", sum.came - sum.num_resident);
+      });
   add("wideep_expert_wait_seconds_total", "counter",
       "Time of the rank with nothing to do but to wait for experts.",
       [](const auto& places) { return fmt::format("{}", seconds_of(sum_of(places).waited_ns)); });
@@ -155,7 +163,8 @@ ordered_json ExpertPlaces::json() const {
                           {"resident", each.num_resident},
                           {"chosen", each.counts.chosen},
                           {"hits", each.counts.hits},
-                          {"read_ahead", each.counts.expected}});
+                          {"read_ahead", each.counts.expected},
+                          {"came", each.counts.came}});
   }
   return {{"ranks", std::move(ranks)}, {"layers", std::move(all_layers)}};
 }

@@ -11,20 +11,23 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 run::ExpertPlaces places_of(int rank, int64_t chosen) {
-  return {.rank = rank,
-          .num_owned = 16,
-          .num_records = 5,
-          .record_bytes = 100,
-          .read_bytes = 4096,
-          .read_seconds = 0.5,
-          .layers = {2, 3},
-          .counts = {{.chosen = chosen, .hits = 3, .waited_ns = 1'500'000'000, .num_resident = 2},
-                     {.chosen = 10,
-                      .hits = 4,
-                      .expected = 2,
-                      .read_in_vain = 1,
-                      .lost = 1,
-                      .num_resident = 1}}};
+  return {
+      .rank = rank,
+      .num_owned = 16,
+      .num_records = 5,
+      .record_bytes = 100,
+      .read_bytes = 4096,
+      .read_seconds = 0.5,
+      .layers = {2, 3},
+      .counts = {
+          {.chosen = chosen, .hits = 3, .waited_ns = 1'500'000'000, .came = 8, .num_resident = 2},
+          {.chosen = 10,
+           .hits = 4,
+           .expected = 2,
+           .read_in_vain = 1,
+           .lost = 1,
+           .came = 1,
+           .num_resident = 1}}};
 }
 
 TEST(ExpertPlaces, NothingIsSaidWhereAllAreInMemory) {
@@ -50,6 +53,8 @@ TEST(ExpertPlaces, RanksAndLayers) {
   EXPECT_THAT(metrics, HasSubstr("wideep_expert_layer_chosen_total{layer=\"2\"} 8\n"));
   EXPECT_THAT(metrics, HasSubstr("wideep_expert_layer_chosen_resident_total{layer=\"3\"} 8\n"));
   EXPECT_THAT(metrics, HasSubstr("wideep_expert_layer_resident{layer=\"2\"} 4\n"));
+  EXPECT_THAT(metrics, HasSubstr("wideep_experts_came_total{ep_rank=\"0\"} 9\n"));
+  EXPECT_THAT(metrics, HasSubstr("wideep_experts_left_total{ep_rank=\"0\"} 6\n"));
   const auto json = places.json();
   EXPECT_EQ(json["ranks"].size(), 2u);
   EXPECT_EQ(json["ranks"][1]["rank"], 2);

@@ -159,6 +159,7 @@ residency::Popularity ResidentExperts::popularity() const {
 std::span<const ResidencyCounts> ResidentExperts::counts() {
   for (size_t i = 0; i < totals_.size(); ++i) {
     totals_[i].num_resident = policy_->num_resident(static_cast<int>(i));
+    totals_[i].came = policy_->num_came(static_cast<int>(i));
   }
   return totals_;
 }

@@ -12,13 +12,13 @@ function expertsRowHtml(rank) {
   return `<tr><th scope="row">rank ${rank.rank}</th><td>${formatCount(rank.resident)} of ${formatCount(rank.owned)}</td>` +
       `<td>${formatBytes(rank.records * rank.record_bytes)}</td>` +
       `<td>${percent(rank.hits, rank.chosen)}</td><td>${percent(rank.read_ahead, rank.chosen)}</td><td>${read}</td>` +
-      `<td>${formatTime(1e3 * rank.waited_seconds)}</td>` +
+      `<td>${formatCount(rank.came)}</td><td>${formatCount(rank.left)}</td><td>${formatTime(1e3 * rank.waited_seconds)}</td>` +
       `<td>${rank.lost > 0 ? `<b class="worse">${formatCount(rank.lost)}</b>` : "none"}</td></tr>`;
 }
 
 function expertsLayerHtml(layer) {
   return `<tr><th scope="row">${layer.layer}</th><td>${formatCount(layer.resident)}</td><td>${percent(layer.hits, layer.chosen)}</td>` +
-      `<td>${percent(layer.read_ahead, layer.chosen)}</td></tr>`;
+      `<td>${percent(layer.read_ahead, layer.chosen)}</td><td>${formatCount(layer.came)}</td></tr>`;
 }
 
 function tokensOf(second) {
@@ -47,6 +47,11 @@ function drawPlacesOfExperts(state) {
     ...common, label: "Chosen experts by place", format: (value) => `${formatNumber(value)} %`, least: 100,
     series: [{name: "in memory", class: "after", filled: true, of: share((each) => each.hits)},
              {name: "or read ahead", class: "other", of: share((each) => each.hits + each.read_ahead)}],
+  });
+  drawBars(document.getElementById("experts-came-chart"), {
+    ...common, label: "Experts that came into memory per second", format: formatCount, of: (each) => each.experts?.came ?? 0,
+    empty: "none has come lately",
+    tell: (each) => each.experts ? [`<b>${formatCount(each.experts.came)}</b> came to stay, ${formatCount(each.experts.left)} left`] : [],
   });
   const perToken = (bytes) => (each) => each.experts && tokensOf(each) > 0 ? bytes(each.experts) / tokensOf(each) / 2 ** 20 : null;
   drawLines(document.getElementById("experts-bytes-chart"), {
