@@ -80,15 +80,15 @@ TEST(RankEvent, MembersAndTrustSurviveThePipe) {
 }
 
 TEST(RankEvent, ExpertPlacesSurviveThePipe) {
-  const ExpertPlaces places = over_the_pipe(
-      ExpertPlaces{.rank = 3,
-                   .num_owned = 64,
-                   .num_records = 20,
-                   .record_bytes = 4096,
-                   .read_bytes = uint64_t{1} << 40,
-                   .read_seconds = 0.25,
-                   .layers = {1, 5},
-                   .counts = {{.chosen = 9, .hits = 8}, {.waited_ns = 7, .came = 5, .num_resident = 6}}});
+  const ExpertPlaces places = over_the_pipe(ExpertPlaces{
+      .rank = 3,
+      .num_owned = 64,
+      .num_records = 20,
+      .record_bytes = 4096,
+      .read_bytes = uint64_t{1} << 40,
+      .read_seconds = 0.25,
+      .layers = {1, 5},
+      .counts = {{.chosen = 9, .hits = 8}, {.waited_ns = 7, .came = 5, .num_resident = 6}}});
   EXPECT_EQ(places.rank, 3);
   EXPECT_EQ(places.num_owned, 64);
   EXPECT_EQ(places.num_records, 20);

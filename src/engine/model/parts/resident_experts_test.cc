@@ -115,7 +115,7 @@ class ResidentExpertsTest : public ::testing::Test {
   void expect_some(int layer) {
     if (!expects_) return;
     const auto at = static_cast<size_t>(std::ranges::find(kLayers, layer) - kLayers.begin());
-    std::vector<float> weights(kExperts, 0.0F);
+    std::vector<float> weights(kExperts + 9, 0.0F);  // some are other ranks'
     for (float& each : weights) each = rng_() % 3 == 0 ? static_cast<float>(rng_() % 4) : 0.0F;
     const size_t next = at + (rng_() % 8 == 0 ? 2 : 1);
     experts_->expect(kLayers[next % kLayers.size()], weights);
@@ -283,6 +283,21 @@ TEST_F(ResidentExpertsTest, ADiskThatHangsIsNotWaitedForAndComesBack) {
   ++iteration_;
   EXPECT_EQ(call(5, all), 0);
   EXPECT_EQ(iterate(50), 0);
+}
+
+// Most reads take a millisecond, some thirty: every row is computed, only later.
+TEST_F(ResidentExpertsTest, ASlowDiskOnlyTakesLonger) {
+  std::atomic<uint64_t> reads = 0;
+  const auto read_piece = [&](int fd, std::byte* into, size_t bytes, off_t offset) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(reads++ % 16 == 0 ? 30 : 1));
+    return ::pread(fd, into, bytes, offset);
+  };
+  for (const uint64_t records : {5, 20}) {
+    ASSERT_TRUE(open(records, read_piece).ok());
+    EXPECT_EQ(iterate(30), 0);
+    EXPECT_EQ(totals().lost, 0);
+    EXPECT_GT(totals().waited_ns, 30'000'000);
+  }
 }
 
 TEST_F(ResidentExpertsTest, SaysWhatItNeeds) {
