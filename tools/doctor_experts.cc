@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <system_error>
 
@@ -120,15 +121,26 @@ std::string largest_file(const std::string& directory) {
   return largest;
 }
 
+// A layer waits for its misses before the next one knows its own: a disk that has few reads at once
+// gives less than it could.
+int reads_at_once(const model::ModelConfig& config, double hit_rate, uint64_t record_bytes) {
+  const weights::BandwidthProbe most;
+  const double pieces =
+      std::ceil(static_cast<double>(record_bytes) / static_cast<double>(most.piece_bytes));
+  const double misses = (1.0 - hit_rate) * config.routing.top_k;
+  return std::clamp(static_cast<int>(std::ceil(misses * pieces)), 1, most.depth);
+}
+
 Status find_disk(const ExpertReadingOptions& options, const cost::Hardware* hardware,
-                 uint64_t record_bytes, ExpertReading* reading) {
+                 uint64_t record_bytes, int depth, ExpertReading* reading) {
   const std::string file = options.packed_cache.empty() ? "" : largest_file(options.packed_cache);
   std::error_code unknown;
   if (!file.empty() && std::filesystem::file_size(file, unknown) >= record_bytes) {
-    WIDEEP_TRY_ASSIGN(reading->disk_bandwidth,
-                      weights::measure_read_bandwidth(
-                          file, {.record_bytes = record_bytes, .num_bytes = kProbedBytes}));
-    reading->disk = "just measured, reading " + file;
+    WIDEEP_TRY_ASSIGN(
+        reading->disk_bandwidth,
+        weights::measure_read_bandwidth(
+            file, {.record_bytes = record_bytes, .num_bytes = kProbedBytes, .depth = depth}));
+    reading->disk = fmt::format("just measured, reading {}, {} at a time", file, depth);
   } else if (hardware != nullptr && hardware->disk_bandwidth > 0.0) {
     reading->disk_bandwidth = hardware->disk_bandwidth;
     reading->disk = "as " + hardware->name + " says";
@@ -238,16 +250,17 @@ Result<std::optional<ExpertReading>> forecast_expert_reading(const ExpertReading
                         .rates = advise::recorded_hit_rates(1.0),
                         .computing = computing.source};
   const double record = bytes_of_record(model);
-  WIDEEP_TRY(find_disk(options, hardware ? &*hardware : nullptr,
-                       weights::DirectInput::in_blocks(static_cast<uint64_t>(record)), &reading));
-  reading.forecast = advise::forecast_reading(
-      computing.iteration,
-      {.num_layers = model.config.num_moe_layers(),
-       .num_experts = model.config.routing.num_experts,
-       .nodes = 1,
-       .record_bytes = record,
-       .disk_bandwidth = reading.disk_bandwidth},
-      static_cast<double>(resident) / static_cast<double>(all), reading.rates);
+  const uint64_t record_bytes = weights::DirectInput::in_blocks(static_cast<uint64_t>(record));
+  const double share = static_cast<double>(resident) / static_cast<double>(all);
+  const int depth = reads_at_once(model.config, reading.rates.expected.at(share), record_bytes);
+  WIDEEP_TRY(find_disk(options, hardware ? &*hardware : nullptr, record_bytes, depth, &reading));
+  reading.forecast = advise::forecast_reading(computing.iteration,
+                                              {.num_layers = model.config.num_moe_layers(),
+                                               .num_experts = model.config.routing.num_experts,
+                                               .nodes = 1,
+                                               .record_bytes = record,
+                                               .disk_bandwidth = reading.disk_bandwidth},
+                                              share, reading.rates);
   return std::optional(std::move(reading));
 }
 
