@@ -355,6 +355,13 @@ Status Rank::load() {
   return {};
 }
 
+// Threads that the plan binds leave these to others while they wait. Empty: none is bound.
+std::vector<int> processors_of_all(const ThreadPlan& threads) {
+  std::vector<int> all;
+  for (const auto& rank : threads.processors) all.insert(all.end(), rank.begin(), rank.end());
+  return all;
+}
+
 // Those of the placement, none of which is in memory yet.
 Status Rank::open_experts(const balance::ModelPlacement& placement, const model::SlotOwner& owner) {
   if (run_.packed() == nullptr) {
@@ -375,6 +382,7 @@ Status Rank::open_experts(const balance::ModelPlacement& placement, const model:
                                                   .deadline = run_.options().timeout / 4,
                                                   .policy = {},
                                                   .popularity = std::move(popularity),
+                                                  .processors = processors_of_all(plan_.threads),
                                                   .read_piece = {}}));
   reporter_.set_experts(resident_.get());
   if (seat_.rank() == 0) log::info("experts of each rank: {}", resident_->description());
@@ -410,13 +418,6 @@ void Rank::keep_popularity() {
 bool tells_pages(const Run& run) {
   return run.options().tells_pages ||
          (run.options().reuses_pages() && run.plan().num_request_owners() > 1);
-}
-
-// Threads that the plan binds leave these to others while they wait. Empty: none is bound.
-std::vector<int> processors_of_all(const ThreadPlan& threads) {
-  std::vector<int> all;
-  for (const auto& rank : threads.processors) all.insert(all.end(), rank.begin(), rank.end());
-  return all;
 }
 
 Status Rank::open_store() {

@@ -54,7 +54,7 @@ Result<std::unique_ptr<ResidentExperts>> ResidentExperts::open(const packed::Pac
   WIDEEP_TRY(experts->find_parts(file));
   WIDEEP_TRY(experts->divide_memory());
   WIDEEP_TRY_ASSIGN(experts->reader_, weights::RecordReader::open(
-                                          file.records_path(), {.processors = {},
+                                          file.records_path(), {.processors = options.processors,
                                                                 .memory = experts->memory_,
                                                                 .read_piece = options.read_piece}));
   return experts;

@@ -56,6 +56,9 @@ struct ResidentOptions {
   residency::ResidencyOptions policy;
   // What earlier runs have found, of these layers or others: fills memory first.
   std::optional<residency::Popularity> popularity;
+  // Of the threads that read. They begin in open(), by a thread that may be bound to one processor,
+  // which computes: they would take turns with it. Empty: those of that thread.
+  std::vector<int> processors;
   weights::DirectInput::ReadPiece read_piece;  // for tests
 };
 
