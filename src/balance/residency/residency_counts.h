@@ -6,7 +6,7 @@
 namespace wideep::residency {
 
 // What a rank has done with the experts of a layer that it has, where not all are in memory, since
-// its process began. A plain value.
+// it has opened them. A plain value.
 struct ResidencyCounts {
   int64_t chosen = 0;        // experts of layer calls that had rows
   int64_t hits = 0;          // of them, were in memory because they stay there

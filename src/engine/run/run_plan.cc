@@ -346,6 +346,11 @@ Status plan_expert_memory(const RunOptions& options, RunPlan* plan) {
   plan->absent_share =
       1.0 - static_cast<double>(bytes) / static_cast<double>(memory.slots_per_rank);
   memory.slots_per_rank = bytes;
+  // Reading ahead normalises the rows for another router, and has its logits.
+  const model::ModelConfig& config = plan->model.config;
+  memory.working_memory_per_rank +=
+      sizeof(float) * static_cast<uint64_t>(plan->limits.max_num_tokens) *
+      static_cast<uint64_t>(config.hidden_size + config.routing.num_experts);
   plan->has_absent_experts = true;
   return {};
 }
@@ -502,10 +507,11 @@ Result<RunPlan> plan_run(const ModelFacts& model, const RunOptions& options,
   for (int tokens = tokens_that_hide_reading(plan); tokens > plan.limits.max_num_tokens;
        tokens /= 2) {
     longer.parallel.max_num_tokens = tokens;
-    WIDEEP_TRY_ASSIGN(RunPlan with, plan_as_set(model, longer, machine));
+    Result<RunPlan> with = plan_as_set(model, longer, machine);
+    if (!with.ok()) continue;
     const uint64_t max =
         bytes_for_tokens(plan) + plan.memory.front().slots_per_rank / kPartForTokens;
-    if (bytes_for_tokens(with) <= max) return with;
+    if (bytes_for_tokens(*with) <= max) return with;
   }
   return plan;
 }

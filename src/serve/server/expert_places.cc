@@ -51,8 +51,9 @@ ordered_json work_json(const ExpertWork& work) {
 
 ExpertWork ExpertPlaces::take(run::ExpertPlaces places) {
   const auto [found, is_first] = ranks_.try_emplace(places.rank);
-  const run::ExpertPlaces before = std::exchange(found->second, std::move(places));
+  run::ExpertPlaces before = std::exchange(found->second, std::move(places));
   const run::ExpertPlaces& now = found->second;
+  if (now.read_bytes < before.read_bytes || sum_of(now).chosen < sum_of(before).chosen) before = {};
   const bool counts = !is_first || !goes_on_;
   for (size_t i = 0; i < now.layers.size(); ++i) {
     ResidencyCounts& sum = layers_[now.layers[i]];

@@ -30,7 +30,8 @@ class ExpertPlaces {
   // Another serving process has died: what ranks have counted until they report again was its to
   // count.
   void go_on() { goes_on_ = true; }
-  // Returns what the rank has done since its last report.
+  // Returns what the rank has done since its last report. A rank that counts less than before has
+  // begun anew, with other members.
   ExpertWork take(run::ExpertPlaces places);
   // The rank's process has ended: the next one counts from 0.
   void ended(int rank) { ranks_[rank] = {}; }

@@ -35,6 +35,19 @@ TEST(ExpertPlaces, NothingIsSaidWhereAllAreInMemory) {
   EXPECT_TRUE(ExpertPlaces().json().is_null());
 }
 
+// Ranks that stay when another one goes open their experts anew.
+TEST(ExpertPlaces, ARankThatCountsLessHasBegunAnew) {
+  ExpertPlaces places;
+  run::ExpertPlaces before = places_of(0, 9);
+  before.read_bytes = 1 << 20;
+  places.take(before);
+  const ExpertWork added = places.take(places_of(0, 5));
+  EXPECT_EQ(added.counts.chosen, 15);
+  EXPECT_EQ(added.disk_bytes, 4096u);
+  EXPECT_EQ(added.memory_bytes, 700u);
+  EXPECT_THAT(places.metrics(), HasSubstr("wideep_expert_layer_chosen_total{layer=\"2\"} 14\n"));
+}
+
 TEST(ExpertPlaces, RanksAndLayers) {
   ExpertPlaces places;
   EXPECT_EQ(places.take(places_of(0, 5)).counts.chosen, 15);

@@ -91,6 +91,7 @@ Status MoeRunner::run_chunks(Progress& progress) {
     if (shape_.calls_in_flight > 1) WIDEEP_TRY(send_chunk(progress, chunk + 1, Wait::kNo));
     if (!exchange_.rows_arrived()) run_shared(progress);
     WIDEEP_TRY(receive(progress));
+    if (resident_ != nullptr) order_experts(progress, chunk);
     WIDEEP_TRY(run_experts(progress, chunk));
     WIDEEP_TRY(exchange_.start_combine());
   }
@@ -241,14 +242,18 @@ int64_t MoeRunner::worked_ns(const Compute& compute) const {
   return base::thread_cpu_ns() - endpoint_.waited_cpu_ns() + compute.pool().lag_cpu_ns();
 }
 
+// Those of the chunk that are absent, and at the end what the next layer will probably want.
+void MoeRunner::order_experts(const Progress& progress, int chunk) {
+  experts_.choose(progress.compute, exchange_, progress.where(), tokens_of_all(progress));
+  if (chunk + 1 == progress.num_chunks) look_ahead(progress);
+}
+
 // Measures the critical path as worked_ns() does.
 Status MoeRunner::run_experts(Progress& progress, int chunk) {
   const TraceSpan span(Span::kExperts, progress.call.layer);
   const base::ThreadPool& pool = progress.compute.pool();
   const int64_t before = base::thread_cpu_ns() + pool.lag_cpu_ns() + totals_.shared_cpu_ns;
   if (resident_ != nullptr) {
-    experts_.choose(progress.compute, exchange_, progress.where(), tokens_of_all(progress));
-    if (chunk + 1 == progress.num_chunks) look_ahead(progress);
     experts_.run_chosen(progress.compute, exchange_, progress.where().layer,
                         [&] { run_shared(progress); });
   } else {

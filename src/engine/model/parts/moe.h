@@ -132,6 +132,7 @@ class MoeRunner {
   Status choose_slots(const Progress& progress, ep::TokenRange tokens);
   void keep_wanted_slots(ep::TokenRange tokens);
 
+  void order_experts(const Progress& progress, int chunk);
   Status run_experts(Progress& progress, int chunk);
   int64_t tokens_of_all(const Progress& progress) const;
   void look_ahead(const Progress& progress);

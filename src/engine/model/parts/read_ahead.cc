@@ -15,6 +15,9 @@ constexpr double kWorth = 0.6;
 constexpr double kKept = 0.995;
 constexpr uint64_t kProbeEvery = 16;
 
+// Rows that are no numbers, because an expert was lost, have no weights.
+bool is_guess(float weight) { return std::isfinite(weight) && weight > 0.0F; }
+
 }  // namespace
 
 bool ReadAhead::Record::is_worth_a_read() const { return right >= kWorth * made; }
@@ -33,7 +36,7 @@ void ReadAhead::guess(int layer, std::span<const float> weights) {
   weights_.assign(weights.begin(), weights.end());
   worth_reading_.clear();
   for (size_t expert = 0; expert < weights_.size(); ++expert) {
-    if (weights_[expert] <= 0.0F) continue;
+    if (!is_guess(weights_[expert])) continue;
     const auto record = static_cast<size_t>(record_of(weights_[expert]));
     if (records_[record].is_worth_a_read()) worth_reading_.push_back(static_cast<int>(expert));
   }
@@ -47,7 +50,7 @@ void ReadAhead::learn(int layer, std::span<const int32_t> counts) {
   worth_reading_.clear();
   if (std::exchange(layer_, -1) != layer) return;
   for (size_t expert = 0; expert < weights_.size(); ++expert) {
-    if (weights_[expert] <= 0.0F) continue;
+    if (!is_guess(weights_[expert])) continue;
     Record& record = records_[static_cast<size_t>(record_of(weights_[expert]))];
     record.made = record.made * kKept + 1.0;
     record.right = record.right * kKept + (counts[expert] > 0 ? 1.0 : 0.0);

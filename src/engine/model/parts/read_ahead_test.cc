@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -56,6 +57,21 @@ TEST_F(ReadAheadTest, GuessesSeldomWhereNoneIsWorthIt) {
   EXPECT_EQ(num_guesses_, 100);
   // And finds out that they have become better.
   EXPECT_EQ(run(20'000, 0.9, 0.2), (std::vector<int>{7, 40}));
+}
+
+// Of rows that an expert was lost of.
+TEST_F(ReadAheadTest, WeightsThatAreNoNumbersAreNoGuesses) {
+  EXPECT_EQ(run(1000, 0.9, 0.3), (std::vector<int>{7, 40}));
+  std::vector<float> weights(kExperts, std::numeric_limits<float>::quiet_NaN());
+  weights[7] = 0.6F;
+  weights[8] = std::numeric_limits<float>::infinity();
+  for (int i = 0; i < 100; ++i) {
+    read_ahead_.guess(2, weights);
+    EXPECT_EQ(
+        std::vector<int>(read_ahead_.worth_reading().begin(), read_ahead_.worth_reading().end()),
+        std::vector<int>{7});
+    read_ahead_.learn(2, std::vector<int32_t>(kExperts, 1));
+  }
 }
 
 TEST_F(ReadAheadTest, LearnsOnlyFromTheLayerOfTheGuess) {

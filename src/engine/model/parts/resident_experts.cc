@@ -101,8 +101,9 @@ Status ResidentExperts::divide_memory() {
         base::byte_size(2 * record_bytes_), num_owned, base::byte_size(options_.memory)));
   }
   if (num_records < num_owned) {
-    num_passing_ = static_cast<int>(std::clamp((kPassingBytes + record_bytes_ - 1) / record_bytes_,
-                                               size_t{1}, std::max(size_t{1}, num_records / 4)));
+    // At least two: half of them are for what is read ahead.
+    const size_t passing = std::max<size_t>(2, (kPassingBytes + record_bytes_ - 1) / record_bytes_);
+    num_passing_ = static_cast<int>(std::min(passing, std::max(size_t{1}, num_records / 4)));
   }
   shape.num_records = static_cast<int>(num_records) - num_passing_;
   // A block more: reads need memory at multiples of blocks.
@@ -213,20 +214,21 @@ void ResidentExperts::settle_expected() {
   }
 }
 
-// If nobody has begun to read it; else it leaves when it has been read.
+// If nobody has begun to read it; else it leaves when it has been read, as one of several pieces
+// does: without some of them the others would be no record.
 void ResidentExperts::cancel(int index) {
   Place& its = place(index);
-  for (auto read = reads_.begin(); read != reads_.end();) {
-    const bool is_dropped = read->second.place == index && reader_->cancel(read->first);
-    if (is_dropped) --its.pieces_left;
-    read = is_dropped ? reads_.erase(read) : std::next(read);
-  }
-  if (its.pieces_left > 0) return;
+  if (its.part->num_pieces() > 1) return;
+  const auto read =
+      std::ranges::find(reads_, index, [](const auto& each) { return each.second.place; });
+  if (read == reads_.end() || !reader_->cancel(read->first)) return;
+  reads_.erase(read);
+  its.pieces_left = 0;
   its.state = State::kAbsent;
   free_record(std::exchange(its.record, -1));
 }
 
-bool ResidentExperts::looks_ahead() { return num_passing_ > 0 && read_ahead_.is_due(); }
+bool ResidentExperts::looks_ahead() { return num_passing_ > 1 && read_ahead_.is_due(); }
 
 void ResidentExperts::expect(int layer, std::span<const float> weights) {
   const auto layer_idx =
@@ -249,7 +251,7 @@ void ResidentExperts::order_expected() {
     const bool has_room = static_cast<int>(expected_.size()) < num_passing_ / 2 && !free_.empty();
     if (!has_room) return;
     const int index = index_of({expected_layer_idx_, expert});
-    if (place(index).state != State::kAbsent) continue;
+    if (place(index).state != State::kAbsent || place(index).was_lost) continue;
     place(index).is_expected = true;
     expected_.push_back(index);
     order(index, false);
@@ -286,6 +288,7 @@ void ResidentExperts::evict(int index) {
   its.stays = false;
   if (its.state != State::kHere) return;  // end_read() frees its record
   its.state = State::kAbsent;
+  its.is_expected = false;
   set_slots(index, nullptr);
   free_record(std::exchange(its.record, -1));
 }
@@ -344,8 +347,9 @@ void ResidentExperts::order(int index, bool is_urgent) {
   its.is_whole = true;
   its.is_fill = false;
   its.pieces_left = its.part->num_pieces();
-  deadline_ns_ = base::wall_ns() +
-                 std::chrono::nanoseconds(is_disk_late_ ? kPatience : options_.deadline).count();
+  const auto patience = is_disk_late_ ? kPatience : options_.deadline;
+  const int64_t deadline_ns = base::wall_ns() + std::chrono::nanoseconds(patience).count();
+  deadline_ns_ = std::max(deadline_ns_, deadline_ns);
   for (int piece = 0; piece < its.part->num_pieces(); ++piece) {
     const uint64_t at = static_cast<uint64_t>(piece) * kPieceBytes;
     const weights::RecordOrder order{.ticket = num_tickets_++,
@@ -354,7 +358,7 @@ void ResidentExperts::order(int index, bool is_urgent) {
                                      .bytes = its.part->piece_bytes(piece),
                                      .hash = its.part->hashes[static_cast<size_t>(piece)],
                                      .is_urgent = is_urgent,
-                                     .deadline_ns = deadline_ns_};
+                                     .deadline_ns = deadline_ns};
     reads_[order.ticket] = {.place = index, .record = its.record};
     reader_->submit({&order, 1});
   }
@@ -368,6 +372,7 @@ void ResidentExperts::fill_ahead() {
     const int index = index_of(*next);
     policy_->fill(*next);
     place(index).stays = true;
+    place(index).is_expected = false;  // it is no guess any more
     if (place(index).state != State::kAbsent) continue;
     order(index, false);
     place(index).is_fill = true;

@@ -188,7 +188,7 @@ class ResidentExperts {
   // Of the call.
   int layer_idx_ = 0;
   int64_t iteration_ = -1;
-  int64_t deadline_ns_ = 0;             // of the last order
+  int64_t deadline_ns_ = 0;             // the latest of all orders
   bool is_disk_late_ = false;           // in this iteration
   std::vector<int32_t> counts_;         // [experts] rows
   std::vector<int> rows_;               // [slots]

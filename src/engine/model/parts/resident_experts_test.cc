@@ -71,10 +71,22 @@ class ResidentExpertsTest : public ::testing::Test {
     slots_.emplace(ExpertSlots::absent(shape_, placement_, 0));
     ResidentOptions options{.memory = num_records * kRecord, .deadline = deadline};
     options.read_piece = std::move(read_piece);
+    if (is_known_) options.popularity = popularity();
     auto opened = ResidentExperts::open(*file_, *slots_, options);
     if (!opened.ok()) return opened.status();
     experts_ = std::move(*opened);
     return {};
+  }
+
+  // Low numbers are popular, as iterate() chooses.
+  residency::Popularity popularity() const {
+    residency::Popularity popularity;
+    for (const int layer : kLayers) {
+      for (int expert = 0; expert < kExperts; ++expert) {
+        popularity.shares[layer][expert] = 1.0 / (2 + expert);
+      }
+    }
+    return popularity;
   }
 
   // Computes the slots: they must be whole, unless they are absent. Returns how many are.
@@ -151,6 +163,7 @@ class ResidentExpertsTest : public ::testing::Test {
   std::mt19937 rng_{7};
   int64_t iteration_ = 0;
   bool expects_ = true;
+  bool is_known_ = false;  // what is popular, before the first call
 };
 
 TEST_F(ResidentExpertsTest, EveryRowIsComputedWithItsExpertInAnyMemory) {
@@ -162,6 +175,16 @@ TEST_F(ResidentExpertsTest, EveryRowIsComputedWithItsExpertInAnyMemory) {
     EXPECT_LT(sum.hits, sum.chosen);
     EXPECT_LE(sum.num_resident, static_cast<int>(records));
     EXPECT_EQ(sum.lost, 0);
+  }
+}
+
+// What is read ahead may be what fills memory, and leave again before it is used.
+TEST_F(ResidentExpertsTest, GuessesAndFillsMeet) {
+  is_known_ = true;
+  for (int i = 0; i < 60; ++i) {
+    ASSERT_TRUE(open(static_cast<uint64_t>(8 + i % 20)).ok());
+    EXPECT_EQ(iterate(8), 0);
+    EXPECT_EQ(totals().lost, 0);
   }
 }
 

@@ -29,7 +29,7 @@ function tokensOf(second) {
 function expertsNowText({seconds, end}, numRanks) {
   const lately = [...seconds.values()].filter((each) => each.experts && each.time < end).slice(-kExpertSeconds);
   const of = (value) => sum(lately.map(value)), tokens = of(tokensOf);
-  if (tokens === 0) return "";
+  if (tokens === 0 || numRanks === 0) return "";
   const waited = of((each) => each.experts.waited_seconds) / numRanks;
   return `a token takes ${formatBytes(of((each) => each.experts.memory_bytes) / tokens)} from memory, ` +
       `${formatBytes(of((each) => each.experts.disk_bytes) / tokens)} from the disk, for which it waits ` +
