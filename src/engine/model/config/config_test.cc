@@ -633,6 +633,9 @@ TEST(Families, RefuseByName) {
       {"qwen2_moe",
        {{"shared_expert_intermediate_size", nullptr}},
        "shared_expert_intermediate_size: missing; expected an integer from 1 to 1048576"},
+      {"qwen3_5_moe_text",
+       {{"output_gate_type", "sigmoid"}},
+       "output_gate_type: expected silu, found sigmoid; wideep computes no other"},
       {"qwen3_next",
        {{"linear_num_value_heads", 3}},
        "linear_num_value_heads: expected a multiple of linear_num_key_heads 2, found 3"},
@@ -753,6 +756,53 @@ TEST(Families, MixersOfQwen3NextAndLfm2) {
   EXPECT_THAT(mixers(*parse(small_json("lfm2_moe"))), ElementsAre(kConvolution, kAttention));
   EXPECT_TRUE(parse(small_json("lfm2_moe"))->tie_word_embeddings);
   EXPECT_FALSE(accepted(small_json("lfm2_moe"), {{"tie_embedding", false}}).tie_word_embeddings);
+}
+
+// The keys of the published file: those of Qwen3.5, and the gate's activation by name.
+TEST(Families, Qwen36IsQwen35) {
+  json text = small_json("qwen3_5_moe_text");
+  text.erase("intermediate_size");
+  text.update({{"num_hidden_layers", 4},
+               {"layer_types",
+                {"linear_attention", "linear_attention", "linear_attention", "full_attention"}},
+               {"full_attention_interval", 4},
+               {"head_dim", 16},
+               {"hidden_act", "silu"},
+               {"attention_bias", false},
+               {"attn_output_gate", true},
+               {"output_gate_type", "swish"},
+               {"linear_conv_kernel_dim", 4},
+               {"mamba_ssm_dtype", "float32"},
+               {"mlp_only_layers", json::array()},
+               {"mtp_num_hidden_layers", 1},
+               {"mtp_use_dedicated_embeddings", false},
+               {"bos_token_id", 44},
+               {"eos_token_id", 44},
+               {"pad_token_id", nullptr},
+               {"partial_rotary_factor", 0.25},
+               {"rms_norm_eps", 1e-6},
+               {"rope_parameters",
+                {{"rope_type", "default"},
+                 {"rope_theta", 10000000},
+                 {"partial_rotary_factor", 0.25},
+                 {"mrope_interleaved", true},
+                 {"mrope_section", {1, 1, 0}}}}});
+  const json outer = {{"architectures", {"Qwen3_5MoeForConditionalGeneration"}},
+                      {"model_type", "qwen3_5_moe"},
+                      {"language_model_only", false},
+                      {"image_token_id", 56},
+                      {"text_config", text},
+                      {"tie_word_embeddings", false},
+                      {"vision_config", {{"model_type", "qwen3_5_moe"}, {"depth", 27}}}};
+  const ModelConfig config = accepted(outer, {});
+  EXPECT_THAT(config.notes, testing::IsEmpty());
+  EXPECT_EQ(config.layers[2].mixer, LayerConfig::Mixer::kDeltaNet);
+  EXPECT_EQ(config.layers[3].mixer, LayerConfig::Mixer::kAttention);
+  EXPECT_EQ(config.grouped_query.rotary_dim, 4);
+  EXPECT_EQ(config.rope.theta, 1e7);
+  EXPECT_EQ(config.num_mtp_layers, 1);
+  EXPECT_TRUE(config.names_mtp_layers);
+  EXPECT_THAT(config.eos_token_ids, ElementsAre(44));
 }
 
 // mlp_layer_types decides in families that transformers reads so.

@@ -77,6 +77,7 @@ const NullKey kNullKeys[] = {
     {"moe_layer_freq"},
     {"scoring_func"},
     {"mamba_ssm_dtype"},
+    {"output_gate_type"},
     {"experts_per_token"},
     {"attention_head_dim"},
     {"qk_head_dim"},

@@ -232,8 +232,8 @@ void require_full_attention(const JsonObject& root, const ModelConfig& config) {
   require_layer_types(root, config, "full_attention");
 }
 
-void require_silu(const JsonObject& root) {
-  if (root.string_or("hidden_act", "silu") != "swish") require_word(root, "hidden_act", "silu");
+void require_silu(const JsonObject& root, std::string_view key) {
+  if (root.string_or(key, "silu") != "swish") require_word(root, key, "silu");
 }
 
 float read_scale(const JsonObject& root, std::string_view key, double by_default) {

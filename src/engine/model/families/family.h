@@ -119,8 +119,8 @@ void require_full_attention(const formats::JsonObject& root, const ModelConfig& 
 inline constexpr formats::IntegerRange kConvolutionWidths = {.min = kernels::kMinConvolutionWidth,
                                                              .max = kernels::kMaxConvolutionWidth};
 
-// hidden_act must be silu.
-void require_silu(const formats::JsonObject& root);
+// hidden_act, or the key of another activation, must be silu, which is also called swish.
+void require_silu(const formats::JsonObject& root, std::string_view key = "hidden_act");
 // Whether the key is there with a null, which other accessors take for an absent key.
 bool is_null(const formats::JsonObject& root, std::string_view key);
 // A flag whose null is false, as what is None is to Python.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Qwen3.5-MoE (text): Qwen3-Next with the delta net's projections apart. All layers are MoE layers.
+// Qwen3.5-MoE and Qwen3.6-MoE (text): Qwen3-Next with the delta net's projections apart. All layers
+// are MoE layers.
 #include "model/families/family.h"
 
 namespace wideep::model {

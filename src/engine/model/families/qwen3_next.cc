@@ -26,6 +26,7 @@ void read_delta_net(const JsonObject& root, ModelConfig* config) {
   net.convolution_width =
       static_cast<int>(root.integer_or("linear_conv_kernel_dim", 4, kConvolutionWidths));
   require_word(root, "mamba_ssm_dtype", "float32");  // of the state
+  require_silu(root, "output_gate_type");            // Qwen3.6's files name it
   if (readable(root) && net.num_value_heads % net.num_key_heads != 0) {
     root.complain("linear_num_value_heads",
                   fmt::format("expected a multiple of linear_num_key_heads {}, found {}",
