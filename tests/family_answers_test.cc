@@ -115,9 +115,9 @@ INSTANTIATE_TEST_SUITE_P(
                     "gpt_oss_plain", "granitemoe_plain", "granitemoeshared_plain",
                     "hunyuan_v1_moe_lists", "kimi_k2_plain", "kimi_k25_plain", "lfm2_moe_plain",
                     "llama4_scout", "llama4_maverick", "llama_bias", "llama_tied",
-                    "minimax_m2_plain", "mistral_plain", "mixtral_window", "olmoe_clip",
-                    "qwen2_moe_dense", "qwen2_window", "qwen3_5_moe_plain", "qwen3_next_plain",
-                    "qwen3_plain"),
+                    "minimax_m2_plain", "mistral_plain", "mistral4_groups", "mixtral_window",
+                    "olmoe_clip", "qwen2_moe_dense", "qwen2_window", "qwen3_5_moe_plain",
+                    "qwen3_next_plain", "qwen3_plain"),
     [](const auto& test) { return test.param; });
 
 }  // namespace

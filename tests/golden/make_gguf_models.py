@@ -24,8 +24,8 @@ MODELS = ["deepseek_groups", "deepseek_v2_groups", "deepseek_v32_groups", "deeps
           "glm4_moe_norm_bias", "glm_moe_dsa_shared",
           "gpt_oss_plain", "granitemoe_bias", "granitemoeshared_plain",
           "hunyuan_v1_moe_minimal", "kimi_k2_plain", "lfm2_moe_plain", "llama4_published",
-          "llama_bias", "llama_llama3", "llama_tied", "minimax_m2_plain", "mistral_plain",
-          "mixtral_plain", "olmoe_plain", "qwen2_moe_plain", "qwen2_tied", "qwen3_5_moe_plain",
+          "llama_bias", "llama_llama3", "llama_tied", "minimax_m2_plain", "mistral3_groups",
+          "mistral_plain", "mixtral_plain", "olmoe_plain", "qwen2_moe_plain", "qwen2_tied", "qwen3_5_moe_plain",
           "qwen3_5_moe_square", "qwen3_bias", "qwen3_gqa", "qwen3_next_plain", "qwen3_next_square",
           "qwen3_plain"]
 
@@ -77,7 +77,9 @@ def convert(conversion, path, output, kind):
         if not any(key.endswith(".vocab_size") for key in self.gguf_writer.kv_data[0]):
             self.gguf_writer.add_vocab_size(self.hparams["vocab_size"])
 
-    model_class.set_vocab = no_tokens
+    # Mistral 3's has one for each of its text models.
+    for each in (model_class, *filter(lambda c: isinstance(c, type), vars(model_class).values())):
+        each.set_vocab = no_tokens
     for cache in ("_experts_cache",):
         if hasattr(model_class, cache):
             setattr(model_class, cache, {})

@@ -19,6 +19,7 @@ MODULES = (
     "deepseek",
     "lfm2_moe",
     "dense",
+    "mistral4",
 )
 
 

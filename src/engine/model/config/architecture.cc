@@ -78,6 +78,18 @@ std::string reason_against(const JsonObject& root, const std::string& name, bool
   return "wideep does not know how it computes; docs/models.md says which families it does";
 }
 
+// Records an error unless the object's model_type, if it has one, is of this family.
+void check_model_type(const JsonObject& object, const Family& family) {
+  const std::string model_type = object.string_or("model_type", "");
+  const Family* known = family_of_type(model_type);
+  if (model_type.empty() || (known != nullptr && known->read == family.read)) return;
+  object.complain(
+      "model_type",
+      fmt::format("expected {}, as architectures says, found {}; keys that the file does not have "
+                  "may mean something else there",
+                  family.model_type, base::printable(model_type)));
+}
+
 }  // namespace
 
 const Family* find_family(const JsonObject& root) {
@@ -87,7 +99,7 @@ const Family* find_family(const JsonObject& root) {
     if (class_name.empty() ? model_type != known.model_type : class_name != known.class_name) {
       continue;
     }
-    check_text_model_type(root, known);
+    check_model_type(root, known);
     return &known;
   }
   const bool by_class = !class_name.empty() || model_type.empty();
@@ -100,13 +112,13 @@ const Family* find_family(const JsonObject& root) {
 }
 
 void check_text_model_type(const JsonObject& text, const Family& family) {
+  if (family.text_type.empty()) return check_model_type(text, family);
   const std::string model_type = text.string_or("model_type", "");
-  const Family* known = family_of_type(model_type);
-  if (model_type.empty() || (known != nullptr && known->read == family.read)) return;
+  if (model_type == family.text_type) return;
   text.complain("model_type",
-                fmt::format("expected {}, as architectures says, found {}; keys that the file does "
-                            "not have may mean something else there",
-                            family.model_type, base::printable(model_type)));
+                fmt::format("expected {}, the only text model in {} that wideep computes, found {}",
+                            family.text_type, family.class_name,
+                            model_type.empty() ? "none" : base::printable(model_type)));
 }
 
 }  // namespace wideep::model

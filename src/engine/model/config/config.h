@@ -132,13 +132,14 @@ struct RoutingConfig {
   RoutingMethod method = RoutingMethod::kRenormalize;
   int num_experts = 0;  // E
   int top_k = 0;
-  int num_groups = 1;           // n_group
-  int top_k_groups = 1;         // topk_group
-  bool normalize = true;        // norm_topk_prob
-  float scaling_factor = 1.f;   // routed_scaling_factor
-  float epsilon = 1e-20f;       // added to the sum that weights are divided by; Ernie: its minimum
-  bool logit_bias = false;      // GPT-OSS: a bias of the router's product
-  bool selection_bias = false;  // e_score_correction_bias
+  int num_groups = 1;            // n_group
+  int top_k_groups = 1;          // topk_group
+  bool groups_by_pairs = false;  // DeepseekV2: a group is judged by its best two, not by one
+  bool normalize = true;         // norm_topk_prob
+  float scaling_factor = 1.f;    // routed_scaling_factor
+  float epsilon = 1e-20f;        // added to the sum that weights are divided by; Ernie: its minimum
+  bool logit_bias = false;       // GPT-OSS: a bias of the router's product
+  bool selection_bias = false;   // e_score_correction_bias
 };
 
 struct ModelConfig {
@@ -174,7 +175,11 @@ struct ModelConfig {
   int qk_rope_head_dim = 0;
   int v_head_dim = 0;
   bool latent_bias = false;  // of q_a_proj, kv_a_proj_with_mqa and o_proj
-  IndexerConfig indexer;     // latent attention only
+  // Queries are scaled by 1 + latent_temperature · ln(1 + ⌊position / latent_temperature_floor⌋);
+  // 0: they are not.
+  float latent_temperature = 0.0f;
+  float latent_temperature_floor = 8192.0f;
+  IndexerConfig indexer;  // latent attention only
   // Instead of attention, in the layers that have them:
   DeltaNetConfig delta_net;
   int convolution_width = 0;      // of short convolutions

@@ -5,6 +5,7 @@
 // read without errors.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,10 +49,11 @@ bool is_weight_transform(std::string_view key);
 bool says_nothing(const nlohmann::json& value);
 
 // rope_theta and rope_scaling, or rope_parameters, or both when they agree.
-// theta_by_default: of a file without theta; 0: theta is required.
+// theta_by_default: of a file without theta; 0: theta is required. more_keys: of the same object,
+// which the caller reads.
 // REQUIRES: config has its attention and max_position_embeddings.
 RopeConfig read_rope(const formats::JsonObject& root, const ModelConfig& config,
-                     double theta_by_default = 0);
+                     double theta_by_default = 0, std::span<const std::string_view> more_keys = {});
 
 // max_position_embeddings, or the original positions times the factor of a rotary scaling that
 // states both, if that is more: the usual way to switch YaRN on leaves the former as it is.

@@ -144,7 +144,7 @@ void check_layer_types(const JsonObject& root, const ModelConfig& config) {
 }
 
 // partial_rotary_factor beside the other rotary parameters: a family that does not read it rotates
-// whole heads.
+// whole heads. In latent attention it is the share of the rotated part (all of it), or of the head.
 void check_rotary_share(const JsonObject& root, const ModelConfig& config) {
   constexpr std::string_view kKey = "partial_rotary_factor";
   const int head = config.is_mla() ? config.qk_rope_head_dim : config.head_dim;
@@ -154,6 +154,7 @@ void check_rotary_share(const JsonObject& root, const ModelConfig& config) {
     const JsonObject rope = root.object(name);
     const double share = rope.number_or(kKey, static_cast<double>(rotary) / head);
     if (std::abs(share * head - rotary) < 1) continue;
+    if (config.is_mla() && std::abs(share * config.head_dim - rotary) < 1) continue;
     rope.complain(kKey, fmt::format("found {}, but {} of the {} dimensions of a head are rotated "
                                     "(by the other keys, or by the family)",
                                     share, rotary, head));
@@ -168,7 +169,7 @@ Result<ModelConfig> read_document(const JsonDocument& document, const std::strin
   const JsonObject text = wrapped ? root.object("text_config") : root;
   ModelConfig config;
   config.family = family->model_type;
-  if (wrapped) check_text_model_type(text, *family);
+  if (wrapped || !family->text_type.empty()) check_text_model_type(text, *family);
   read_tokens(text, root, file, family->outer_ties, &config);
   read_common(text, *family, &config);
   refuse_two(text, root, "quantization_config");

@@ -52,11 +52,14 @@ void refuse_nulls(const JsonObject& rope) {
   }
 }
 
+using Keys = std::span<const std::string_view>;
+
 // Refuses unknown keys, and keys that have no effect with this scaling.
-void refuse_other_keys(const JsonObject& rope, Scaling scaling) {
+void refuse_other_keys(const JsonObject& rope, Scaling scaling, Keys more_keys) {
   refuse_nulls(rope);
   for (const std::string& key : rope.keys()) {
     if (is_one_of(kCommonKeys, key) || !rope.has(key)) continue;
+    if (std::ranges::find(more_keys, key) != more_keys.end()) continue;
     if (!is_one_of(kScalingKeys, key)) {
       std::vector<std::string> known = kCommonKeys;
       known.insert(known.end(), kScalingKeys.begin(), kScalingKeys.end());
@@ -208,13 +211,14 @@ RopeConfig read_longrope(const JsonObject& rope, const ModelConfig& model) {
 }
 
 // Reads one of the two spellings, without theta.
-RopeConfig read_scaled(const JsonObject& root, const JsonObject& rope, const ModelConfig& model) {
+RopeConfig read_scaled(const JsonObject& root, const JsonObject& rope, const ModelConfig& model,
+                       Keys more_keys) {
   RopeConfig config;
   if (rope.has("short_factor") && readable(rope) && scaling_name(rope) == "longrope") {
     return read_longrope(rope, model);
   }
   config.scaling = read_scaling(rope);
-  refuse_other_keys(rope, config.scaling);
+  refuse_other_keys(rope, config.scaling, more_keys);
   if (config.scaling == Scaling::kNone) return config;
   if (config.scaling == Scaling::kLinear) {
     config.factor = rope.number("factor", kFactorRange);
@@ -232,9 +236,9 @@ RopeConfig read_scaled(const JsonObject& root, const JsonObject& rope, const Mod
 }
 
 std::optional<RopeConfig> read_spelling(const JsonObject& root, std::string_view key,
-                                        const ModelConfig& model) {
+                                        const ModelConfig& model, Keys more_keys) {
   if (!root.has(key)) return std::nullopt;
-  return read_scaled(root, root.object(key), model);
+  return read_scaled(root, root.object(key), model, more_keys);
 }
 
 // theta may be in several places, but must have the same value in all of them.
@@ -285,9 +289,10 @@ int usable_positions(const JsonObject& root, int positions) {
   return positions;
 }
 
-RopeConfig read_rope(const JsonObject& root, const ModelConfig& config, double theta_by_default) {
-  const std::optional<RopeConfig> classic = read_spelling(root, "rope_scaling", config);
-  const std::optional<RopeConfig> newer = read_spelling(root, "rope_parameters", config);
+RopeConfig read_rope(const JsonObject& root, const ModelConfig& config, double theta_by_default,
+                     Keys more_keys) {
+  const std::optional<RopeConfig> classic = read_spelling(root, "rope_scaling", config, more_keys);
+  const std::optional<RopeConfig> newer = read_spelling(root, "rope_parameters", config, more_keys);
   if (classic && newer && *classic != *newer) {
     root.complain("rope_scaling", "contradicts rope_parameters; give one of them");
   }

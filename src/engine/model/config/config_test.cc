@@ -620,6 +620,29 @@ TEST(Families, RefuseByName) {
       {"minimax_m2",
        {{"use_routing_bias", false}},
        "use_routing_bias: expected true, found false; wideep computes no other"},
+      {"mistral4",
+       {{"rope_parameters", nullptr}},
+       "rope_parameters: missing; they say how queries are scaled, too"},
+      {"mistral4",
+       {{"rope_parameters", {{"rope_type", "default"}}}},
+       "rope_parameters.llama_4_scaling_beta: missing; expected a number from 0 to 1000"},
+      {"mistral4",
+       {{"rope_parameters", {{"rope_type", "linear"}, {"factor", 2}, {"llama_4_scaling_beta", 1}}}},
+       "rope_parameters.original_max_position_embeddings: missing; expected an integer from 1 to "
+       "2147483647"},
+      {"mistral4",
+       {{"original_max_position_embeddings", 64}},
+       "original_max_position_embeddings: expected that of the rotary parameters, 32, found 64"},
+      {"mistral4",
+       {{"head_dim", 8}},
+       "head_dim: expected qk_nope_head_dim + qk_rope_head_dim 20, found 8"},
+      {"mistral4",
+       {{"scoring_func", "sigmoid"}},
+       "scoring_func: expected softmax, found sigmoid; wideep computes no other"},
+      {"mistral4",
+       {{"n_group", 8}, {"topk_group", 8}},
+       "n_group: expected groups of at least 2 of the 8 experts (a group is judged by its best "
+       "two), found 8 groups"},
       {"mixtral",
        {{"hidden_act", "gelu"}},
        "hidden_act: expected silu, found gelu; wideep computes no other"},
@@ -705,6 +728,57 @@ TEST(Families, LayersOfLlama4) {
                   0.1f);
   EXPECT_EQ(accepted(small, {{"use_qk_norm", false}}).grouped_query.norm,
             GroupedQueryConfig::Norm::kNone);
+}
+
+// What the configuration class of transformers assumes of absent keys, and what it writes.
+TEST(Families, OptionsOfMistral4) {
+  const json small = small_json("mistral4");
+  const ModelConfig config = accepted(small, {});
+  EXPECT_EQ(config.latent_temperature, 0.1f);
+  EXPECT_EQ(config.latent_temperature_floor, 32.0f);
+  EXPECT_EQ(config.routing.method, RoutingMethod::kDeepseekV2);
+  EXPECT_TRUE(config.routing.groups_by_pairs);
+  EXPECT_TRUE(config.routing.normalize);
+  EXPECT_FALSE(config.routing.selection_bias);
+  EXPECT_EQ(config.routing.top_k, 4);
+  EXPECT_EQ(config.shared_intermediate_size, 12);
+  EXPECT_TRUE(config.rope.interleaved);
+  json written = small;
+  written["rope_parameters"].update({{"type", "yarn"},
+                                     {"max_position_embeddings", 256},
+                                     {"partial_rotary_factor", 0.4},
+                                     {"rope_theta", 1e4}});
+  written.update({{"head_dim", 20}, {"qk_head_dim", 20}});
+  EXPECT_THAT(accepted(written, {}).notes, testing::IsEmpty());
+  written["rope_parameters"]["partial_rotary_factor"] = 0.6;
+  EXPECT_THAT(complaint(written), HasSubstr("partial_rotary_factor: found 0.6, but 8 of the"));
+  json old = small;
+  old["rope_scaling"] = old["rope_parameters"];
+  EXPECT_EQ(accepted(old, {}).latent_temperature, 0.1f);
+  old["rope_scaling"]["llama_4_scaling_beta"] = 0.2;
+  EXPECT_THAT(complaint(old), HasSubstr("llama_4_scaling_beta: contradicts rope_scaling's"));
+  json ranks = small;
+  ranks.erase("q_lora_rank");
+  EXPECT_EQ(accepted(ranks, {}).q_lora_rank, 1024);
+  ranks["q_lora_rank"] = nullptr;
+  EXPECT_EQ(accepted(ranks, {}).q_lora_rank, 0);
+}
+
+// Mistral 3 wraps dense models, too.
+TEST(Families, Mistral4IsTheTextOfMistral3) {
+  json wrapped = {{"architectures", {"Mistral3ForConditionalGeneration"}},
+                  {"model_type", "mistral3"},
+                  {"text_config", small_json("mistral4")},
+                  {"vision_config", {{"model_type", "pixtral"}}}};
+  EXPECT_EQ(complaint(wrapped), "");
+  wrapped["text_config"]["model_type"] = "mistral";
+  EXPECT_EQ(complaint(wrapped),
+            "config.json: text_config.model_type: expected mistral4, the only text model in "
+            "Mistral3ForConditionalGeneration that wideep computes, found mistral");
+  wrapped["text_config"].erase("model_type");
+  EXPECT_THAT(complaint(wrapped), HasSubstr("that wideep computes, found none"));
+  wrapped.erase("text_config");
+  EXPECT_THAT(complaint(wrapped), HasSubstr("model_type: expected mistral4, the only text model"));
 }
 
 TEST(Families, MoreIndexedPositionsThanThereAreChooseAll) {

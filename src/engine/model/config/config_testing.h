@@ -62,6 +62,11 @@ inline const std::map<std::string, nlohmann::json>& small_configs() {
                                  {"linear_num_value_heads", 4},
                                  {"linear_key_head_dim", 8},
                                  {"linear_value_head_dim", 6}};
+  const nlohmann::json scaled = {{"rope_parameters",
+                                  {{"rope_type", "yarn"},
+                                   {"factor", 8.0},
+                                   {"original_max_position_embeddings", 32},
+                                   {"llama_4_scaling_beta", 0.1}}}};
   const auto merged = [&](std::string type, std::initializer_list<nlohmann::json> parts) {
     nlohmann::json config = common;
     for (const nlohmann::json& part : parts) config.update(part);
@@ -86,6 +91,7 @@ inline const std::map<std::string, nlohmann::json>& small_configs() {
       merged("llama4_text", {queries, {{"num_local_experts", 8}}}),
       merged("minimax_m2", {queries, local}),
       merged("mistral", {queries}),
+      merged("mistral4", {latent, routed, scaled}),
       merged("mixtral", {queries, local}),
       merged("olmoe", {queries, experts}),
       merged("qwen2", {queries}),

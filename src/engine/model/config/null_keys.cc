@@ -24,10 +24,14 @@ struct NullKey {
 };
 
 constexpr std::string_view kLatent[] = {"deepseek_v2", "deepseek_v3", "kimi_k2", "kimi_k25"};
-constexpr std::string_view kV3[] = {"deepseek_v3", "kimi_k2", "kimi_k25"};
+constexpr std::string_view kFlags[] = {"deepseek_v2", "deepseek_v3", "kimi_k2",
+                                       "kimi_k25",    "mistral3",    "mistral4"};
+constexpr std::string_view kInterleaved[] = {"deepseek_v3", "kimi_k2", "kimi_k25", "mistral3",
+                                             "mistral4"};
 constexpr std::string_view kAsManyHeads[] = {
     "deepseek_v2",      "deepseek_v3",    "kimi_k2", "kimi_k25", "olmoe", "granitemoe",
-    "granitemoeshared", "hunyuan_v1_moe", "llama",   "mistral",  "qwen2", "qwen3"};
+    "granitemoeshared", "hunyuan_v1_moe", "llama",   "mistral",  "qwen2", "qwen3",
+    "mistral3",         "mistral4"};
 constexpr std::string_view kWholeHeads[] = {"deepseek_v2", "deepseek_v3",    "kimi_k2", "kimi_k25",
                                             "mixtral",     "hunyuan_v1_moe", "llama",   "mistral"};
 constexpr std::string_view kErnie[] = {"ernie4_5_moe"};
@@ -62,8 +66,8 @@ const NullKey kNullKeys[] = {
     {"head_dim", kWholeHeads},
     {"n_group", kLatent},
     {"topk_group", kLatent},
-    {"norm_topk_prob", kLatent},
-    {"rope_interleave", kV3},
+    {"norm_topk_prob", kFlags},
+    {"rope_interleave", kInterleaved},
     {"use_bias", kErnie},
     // Layers that predict further tokens: none.
     {"num_nextn_predict_layers"},

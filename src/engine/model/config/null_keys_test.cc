@@ -53,6 +53,9 @@ const std::vector<Refused>& refused_by_transformers() {
        {"n_shared_experts", "n_routed_experts", "routed_scaling_factor", "n_group", "topk_group",
         "num_experts_per_tok", "norm_topk_prob", "tie_word_embeddings", "attention_bias",
         "mlp_bias", "head_dim", "first_k_dense_replace"}},
+      {"mistral4",
+       {"n_shared_experts", "n_routed_experts", "routed_scaling_factor", "tie_word_embeddings",
+        "attention_bias", "kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim"}},
       {"gpt_oss",
        {"num_local_experts", "head_dim", "num_key_value_heads", "tie_word_embeddings",
         "num_experts_per_tok", "swiglu_alpha", "swiglu_limit", "attention_bias"}},
@@ -94,6 +97,8 @@ const std::vector<Refused>& refused_by_models() {
        {"num_key_value_heads", "moe_k", "moe_num_experts", "moe_num_shared_experts",
         "moe_layer_start_index", "moe_layer_end_index", "moe_layer_interval", "moe_norm_min"}},
       {"glm4_moe", {"head_dim", "partial_rotary_factor"}},
+      {"mistral4",
+       {"n_group", "topk_group", "num_experts_per_tok", "first_k_dense_replace", "v_head_dim"}},
   };
   return all;
 }
@@ -121,6 +126,7 @@ TEST(NullKeys, WhatIsTheDefaultIsRead) {
       {"deepseek_v32", {"mlp_layer_types", "layer_types", "rope_parameters"}},
       {"glm4_moe_lite", {"q_lora_rank", "mlp_layer_types"}},
       {"glm_moe_dsa", {"mlp_layer_types", "layer_types", "indexer_types"}},
+      {"mistral4", {"num_key_value_heads", "q_lora_rank", "norm_topk_prob", "rope_interleave"}},
       {"gpt_oss", {"layer_types"}},
       {"llama4_text", {"moe_layers", "no_rope_layers", "layer_types", "attention_chunk_size"}},
       {"mixtral", {"head_dim", "sliding_window", "rope_scaling"}},

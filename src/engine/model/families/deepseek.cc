@@ -41,7 +41,8 @@ void check_groups(const JsonObject& root, const RoutingConfig& routing) {
     return;
   }
   const int group_size = experts / groups;
-  if (routing.method == RoutingMethod::kDeepseekV3 && groups > 1 && group_size < 2) {
+  const bool by_pairs = routing.method == RoutingMethod::kDeepseekV3 || routing.groups_by_pairs;
+  if (by_pairs && groups > 1 && group_size < 2) {
     root.complain("n_group", fmt::format("expected groups of at least 2 of the {} experts (a group "
                                          "is judged by its best two), found {} groups",
                                          experts, groups));
@@ -58,7 +59,7 @@ void check_groups(const JsonObject& root, const RoutingConfig& routing) {
   }
 }
 
-void read_latent_attention(const JsonObject& root, ModelConfig* config) {
+void read_latent_attention(const JsonObject& root, ModelConfig* config, bool whole_head) {
   config->num_kv_heads = static_cast<int>(
       root.integer_or("num_key_value_heads", config->num_heads, {.min = 1, .max = kMaxHeads}));
   config->q_lora_rank =
@@ -77,8 +78,10 @@ void read_latent_attention(const JsonObject& root, ModelConfig* config) {
                               "found {}",
                               config->num_heads, config->num_kv_heads));
   }
-  expect_equal(root, "head_dim", "qk_rope_head_dim", config->qk_rope_head_dim);
-  expect_equal(root, "qk_head_dim", "qk_nope_head_dim + qk_rope_head_dim", config->head_dim);
+  constexpr std::string_view kWhole = "qk_nope_head_dim + qk_rope_head_dim";
+  expect_equal(root, "head_dim", whole_head ? kWhole : "qk_rope_head_dim",
+               whole_head ? config->head_dim : config->qk_rope_head_dim);
+  expect_equal(root, "qk_head_dim", kWhole, config->head_dim);
 }
 
 void read_deepseek_layers(const JsonObject& root, const DeepseekDefaults& defaults,
@@ -103,8 +106,9 @@ void read_deepseek_layers(const JsonObject& root, const DeepseekDefaults& defaul
 void read_deepseek_routing(const JsonObject& root, const DeepseekDefaults& defaults,
                            ModelConfig* config) {
   RoutingConfig& routing = config->routing;
-  routing.method = RoutingMethod::kDeepseekV3;
-  routing.selection_bias = true;
+  routing.method = defaults.softmax ? RoutingMethod::kDeepseekV2 : RoutingMethod::kDeepseekV3;
+  routing.groups_by_pairs = true;
+  routing.selection_bias = !defaults.softmax;
   routing.num_experts = read_experts_key(root, "n_routed_experts", defaults.experts);
   routing.top_k = read_experts_key(root, "num_experts_per_tok", defaults.top_k);
   routing.num_groups = read_groups(root, "n_group", defaults.groups);
@@ -118,8 +122,8 @@ void read_deepseek_routing(const JsonObject& root, const DeepseekDefaults& defau
   routing.scaling_factor = static_cast<float>(
       defaults.scaling_factor > 0 ? root.number_or(kScaling, defaults.scaling_factor, kFactors)
                                   : root.number(kScaling, kFactors));
-  require_word(root, "scoring_func", "sigmoid");
-  require_word(root, "topk_method", "noaux_tc");
+  require_word(root, "scoring_func", defaults.softmax ? "softmax" : "sigmoid");
+  if (!defaults.softmax) require_word(root, "topk_method", "noaux_tc");
   if (!readable(root)) return;
   for (const char* key : {"num_local_experts", "num_experts"}) {
     expect_equal(root, key, "n_routed_experts", routing.num_experts);

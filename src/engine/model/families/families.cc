@@ -23,6 +23,8 @@ constexpr std::array kFamilies = {
     Family{"glm4_moe", "Glm4MoeForCausalLM", read_glm4_moe, 1e-5},
     Family{"glm4_moe_lite", "Glm4MoeLiteForCausalLM", read_glm4_moe_lite, 1e-5},
     Family{"glm_moe_dsa", "GlmMoeDsaForCausalLM", read_glm_moe_dsa, 1e-5},
+    Family{"mistral4", "Mistral4ForCausalLM", read_mistral4, 1e-6},
+    Family{"mistral3", "Mistral3ForConditionalGeneration", read_mistral4, 1e-6, true, "mistral4"},
     Family{"minimax_m2", "MiniMaxM2ForCausalLM", read_minimax_m2, 1e-6},
     Family{"llama4", "Llama4ForConditionalGeneration", read_llama4, 1e-5},
     Family{"llama4_text", "Llama4ForCausalLM", read_llama4, 1e-5},

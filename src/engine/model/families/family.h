@@ -30,6 +30,8 @@ struct Family {
   // Of a wrapper with a text_config: its own tie_word_embeddings comes before the text's, because
   // the head is outside the text model.
   bool outer_ties = false;
+  // The only model_type that its text_config may have; none: those of its reader, or no such key.
+  std::string_view text_type = {};
 };
 
 // All families, in the order of docs/models.md.
@@ -139,8 +141,9 @@ void name_experts_below(const std::string& moe, weights::TensorNames* names);
 void name_dense_w123(const std::string& dense, weights::TensorNames* names);
 
 // Keys of DeepSeek-V3's latent attention, experts and routing, which others have taken over
-// (deepseek.cc).
-void read_latent_attention(const formats::JsonObject& root, ModelConfig* config);
+// (deepseek.cc). whole_head: head_dim repeats the size of a whole head, not of its rotated part.
+void read_latent_attention(const formats::JsonObject& root, ModelConfig* config,
+                           bool whole_head = false);
 
 // Values of absent keys; 0: the key is required, or there are none.
 struct DeepseekDefaults {
@@ -153,6 +156,7 @@ struct DeepseekDefaults {
   int top_k_groups = 0;
   bool normalize = false;  // norm_topk_prob; false: it is required
   double scaling_factor = 0;
+  bool softmax = false;  // scores in place of sigmoids, without a bias of the choice
 };
 void read_deepseek_layers(const formats::JsonObject& root, const DeepseekDefaults& defaults,
                           ModelConfig* config);
@@ -170,7 +174,8 @@ void read_indexer(const formats::JsonObject& root, bool rotates_interleaved, Mod
 using Reader = void(const formats::JsonObject& root, ModelConfig* config);
 Reader read_deepseek_v2, read_deepseek_v3, read_deepseek_v32, read_ernie4_5_moe, read_glm4_moe,
     read_glm4_moe_lite, read_glm_moe_dsa, read_gpt_oss, read_granitemoe, read_hunyuan_v1_moe,
-    read_lfm2_moe, read_llama, read_llama4, read_minimax_m2, read_mistral, read_mixtral, read_olmoe,
-    read_qwen2, read_qwen2_moe, read_qwen3, read_qwen3_moe, read_qwen3_next, read_qwen3_5_moe;
+    read_lfm2_moe, read_llama, read_llama4, read_minimax_m2, read_mistral, read_mistral4,
+    read_mixtral, read_olmoe, read_qwen2, read_qwen2_moe, read_qwen3, read_qwen3_moe,
+    read_qwen3_next, read_qwen3_5_moe;
 
 }  // namespace wideep::model

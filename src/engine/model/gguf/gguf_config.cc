@@ -291,12 +291,36 @@ void read_latent(GgufKeys& keys) {
   config["rope_scaling"]["mscale"] = config["rope_scaling"]["mscale_all_dim"] = rounded;
 }
 
-// DeepSeek-V2 has no gating function in older files, and no bias of the choice.
+// Queries are scaled by position only if the file says by how much, as in llama.cpp.
+void read_mistral4(GgufKeys& keys) {
+  read_latent(keys);
+  constexpr std::string_view kLength = "attention.temperature_length";
+  Json& scaling = keys.config["rope_scaling"];
+  if (scaling.is_null()) scaling = {{"rope_type", "default"}};
+  scaling["llama_4_scaling_beta"] = 0.0;
+  if (!keys.has("attention.temperature_scale")) return;
+  scaling["llama_4_scaling_beta"] = keys.value("attention.temperature_scale");
+  keys.set_origin("rope_scaling.llama_4_scaling_beta", "attention.temperature_scale");
+  constexpr const char* kOriginal = "original_max_position_embeddings";
+  if (!keys.has(kLength) || scaling.value(kOriginal, Json()) == keys.value(kLength)) return;
+  // Another length than that of the rotation: its reader refuses the key.
+  scaling["temperature_length"] = keys.value(kLength);
+  keys.set_origin("rope_scaling.temperature_length", kLength);
+}
+
+// DeepSeek-V2 has no gating function in older files, and no bias of the choice; its weights are
+// never divided by their sum. Mistral's larger models have the same architecture, and do that.
 void read_deepseek2(GgufKeys& keys) {
   read_latent(keys);
   const int64_t gating = keys.integer_or("expert_gating_func", 0);
   if (gating == kSigmoid || (gating == 0 && keys.some_layer_has("exp_probs_b.bias"))) return;
   Json& config = keys.config;
+  if (keys.value("expert_weights_norm") == true) {
+    read_mistral4(keys);
+    config["architectures"] = {"Mistral4ForCausalLM"};
+    config["model_type"] = "mistral4";
+    return;
+  }
   config["architectures"] = {"DeepseekV2ForCausalLM"};
   config["model_type"] = "deepseek_v2";
   config["scoring_func"] = "softmax";
@@ -412,6 +436,7 @@ constexpr std::array kArchitectures = {
     Architecture{"qwen35moe", "Qwen3_5MoeForCausalLM", "qwen3_5_moe_text", read_qwen35moe},
     Architecture{"deepseek2", "DeepseekV3ForCausalLM", "deepseek_v3", read_deepseek2},
     Architecture{"deepseek32", "DeepseekV32ForCausalLM", "deepseek_v32", read_indexer},
+    Architecture{"mistral4", "Mistral4ForCausalLM", "mistral4", read_mistral4},
     Architecture{"gpt-oss", "GptOssForCausalLM", "gpt_oss", read_gpt_oss},
     Architecture{"glm4moe", "Glm4MoeForCausalLM", "glm4_moe", read_glm4moe},
     Architecture{"glm-dsa", "GlmMoeDsaForCausalLM", "glm_moe_dsa", read_glm_dsa},

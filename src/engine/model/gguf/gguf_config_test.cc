@@ -78,6 +78,59 @@ TEST(GgufConfig, IsThatOfTheFamily) {
   EXPECT_EQ(config->eos_token_ids, (std::vector<int>{2, 5}));
 }
 
+// Weights of a softmax that are divided by their sum are Mistral's, not DeepSeek-V2's; queries are
+// scaled where the file says it.
+TEST(GgufConfig, SoftmaxRoutersOfDeepseek2) {
+  const auto latent = [] {
+    GgufBuilder builder;
+    builder.string("general.architecture", "deepseek2");
+    for (const auto& [key, value] : std::map<std::string, int>{{"block_count", 2},
+                                                               {"context_length", 256},
+                                                               {"embedding_length", 32},
+                                                               {"feed_forward_length", 24},
+                                                               {"attention.head_count", 4},
+                                                               {"attention.kv_lora_rank", 12},
+                                                               {"attention.key_length_mla", 20},
+                                                               {"attention.value_length_mla", 12},
+                                                               {"rope.dimension_count", 8},
+                                                               {"expert_count", 8},
+                                                               {"expert_used_count", 2},
+                                                               {"expert_shared_count", 1},
+                                                               {"expert_feed_forward_length", 12},
+                                                               {"expert_gating_func", 1}}) {
+      builder.integer("deepseek2." + key, value);
+    }
+    return builder.number("deepseek2.attention.layer_norm_rms_epsilon", 1e-6f)
+        .floats("token_embd.weight", {8, 32}, std::vector<float>(256));
+  };
+  const auto config_of = [](const GgufBuilder& builder) {
+    const Parsed parsed(builder);
+    const auto config = read_gguf_config(*parsed.files);
+    EXPECT_TRUE(config.ok()) << config.status().message();
+    return config.ok() ? *config : ModelConfig();
+  };
+  EXPECT_EQ(config_of(latent()).family, "deepseek_v2");
+  const ModelConfig plain = config_of(latent().boolean("deepseek2.expert_weights_norm", true));
+  EXPECT_EQ(plain.family, "mistral4");
+  EXPECT_EQ(plain.latent_temperature, 0.0f);
+  const auto scaled = [&](int length) {
+    return latent()
+        .boolean("deepseek2.expert_weights_norm", true)
+        .string("deepseek2.rope.scaling.type", "yarn")
+        .number("deepseek2.rope.scaling.factor", 4.0f)
+        .integer("deepseek2.rope.scaling.original_context_length", 64)
+        .number("deepseek2.rope.scaling.yarn_log_multiplier", 0.1f)
+        .number("deepseek2.attention.temperature_scale", 0.25f)
+        .integer("deepseek2.attention.temperature_length", length);
+  };
+  const ModelConfig large = config_of(scaled(64));
+  EXPECT_EQ(large.latent_temperature, 0.25f);
+  EXPECT_EQ(large.latent_temperature_floor, 64.0f);
+  EXPECT_THAT(large.notes, testing::IsEmpty());
+  EXPECT_THAT(error_of(scaled(32)), HasSubstr("rope_scaling.temperature_length ("
+                                              "deepseek2.attention.temperature_length): "));
+}
+
 // The architecture llama is Mixtral's with experts, and Llama's without.
 TEST(GgufConfig, DenseModelsHaveNoExperts) {
   for (const char* architecture : {"llama", "qwen2", "qwen3"}) {

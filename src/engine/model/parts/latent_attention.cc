@@ -249,8 +249,15 @@ float* LatentAttention::queries(const MixerCall& call, const Rows& h) const {
   return q;
 }
 
+// Keeps attention sharp far from the trained context. q: one head's query.
+void LatentAttention::scale_by_position(const Compute& compute, int position, float* q) const {
+  const float blocks = std::floor(static_cast<float>(position) / config_.latent_temperature_floor);
+  const float scale = std::log(1.0f + blocks) * config_.latent_temperature + 1.0f;
+  compute.kernels().scale_row(scale, expanded_.key_dim, q);
+}
+
 // Writes the cached row of each token: its normalised latent, then its rotated key. Also rotates
-// the queries, because the token's angles are in the caches.
+// and scales the queries, because the token's angles are in the caches.
 void LatentAttention::write_cache(const MixerCall& call, const Rows& h, float* q) const {
   const Compute& compute = call.compute;
   const KvLayout& kv = call.kv;
@@ -269,9 +276,13 @@ void LatentAttention::write_cache(const MixerCall& call, const Rows& h, float* q
     kernels.rms_norm(row, kv_a_norm_.data(), config_.latent_norm_eps, rank, row);
     rope_.rotate(kernels, cos_sin, row + rank);
     kernels.store_row(kv.dtype, row, width, kv.row(page, absorbed_.layer, slot));
-    float* query = q + static_cast<size_t>(token) * config_.num_heads * q_dim + nope;
+    float* queries = q + static_cast<size_t>(token) * config_.num_heads * q_dim;
     for (int head = own.first; head < own.first + own.count; ++head) {
-      rope_.rotate(kernels, cos_sin, query + static_cast<size_t>(head) * q_dim);
+      float* query = queries + static_cast<size_t>(head) * q_dim;
+      rope_.rotate(kernels, cos_sin, query + nope);
+      if (config_.latent_temperature > 0) {
+        scale_by_position(compute, call.batch.positions[static_cast<size_t>(token)], query);
+      }
     }
   });
 }

@@ -57,6 +57,7 @@ class LatentAttention : public Mixer {
   }
   float* queries(const MixerCall& call, const Rows& h) const;
   void write_cache(const MixerCall& call, const Rows& h, float* q) const;
+  void scale_by_position(const Compute& compute, int position, float* q) const;
   void enter_latent(const MixerCall& call, const TokenRun& tokens, const float* q,
                     float* latent_q) const;
   void leave_latent(const MixerCall& call, const TokenRun& tokens, const float* latent,

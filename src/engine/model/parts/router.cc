@@ -122,14 +122,14 @@ void keep_best_groups(const RoutingConfig& config, int judges, std::vector<float
   }
 }
 
-// DeepSeekV2: p = softmax(logits), selected inside the groups with the largest members; weights
-// p · scaling_factor.
+// DeepSeekV2: p = softmax(logits), selected inside the groups with the largest members, or with the
+// largest pairs of them; weights p · scaling_factor, divided by Σ p + epsilon if the config says so.
 void select_deepseek_v2(const RoutingConfig& config, std::vector<float>& scores, int32_t* experts,
                         float* weights) {
   softmax(scores.data(), config.num_experts);
   thread_local std::vector<float> selection;
   selection = scores;
-  if (config.num_groups > 1) keep_best_groups(config, 1, selection);
+  if (config.num_groups > 1) keep_best_groups(config, config.groups_by_pairs ? 2 : 1, selection);
   top_indices(selection, config.top_k, experts);
   weigh(config, scores, experts, weights);
 }

@@ -83,6 +83,22 @@ TEST(Router, DeepseekNegativeScoresDoNotReviveDroppedGroups) {
   EXPECT_EQ(s.experts, (std::vector<int32_t>{0, 1}));
 }
 
+// Of Mistral 4: softmax, and groups judged by pairs.
+TEST(Router, ScoresOfASoftmaxInGroupsByPairs) {
+  const RoutingConfig config{.method = RoutingMethod::kDeepseekV2,
+                             .num_experts = 6,
+                             .top_k = 2,
+                             .num_groups = 2,
+                             .top_k_groups = 1,
+                             .groups_by_pairs = true,
+                             .scaling_factor = 2.0f};
+  const auto s =
+      select(config, {std::log(8.0f), -9.0f, -9.0f, std::log(6.0f), std::log(5.0f), -9.0f});
+  EXPECT_EQ(s.experts, (std::vector<int32_t>{3, 4}));
+  EXPECT_NEAR(s.weights[0], 2.0 * 6 / 11, 1e-6);
+  EXPECT_NEAR(s.weights[1], 2.0 * 5 / 11, 1e-6);
+}
+
 TEST(Router, RenormalizeNaiveDividesByTheSumOfTheChosen) {
   const auto s = select({.method = RoutingMethod::kRenormalizeNaive, .num_experts = 4, .top_k = 2},
                         {0.0f, std::log(3.0f), std::log(5.0f), std::log(2.0f)});
