@@ -23,9 +23,9 @@ namespace {
 using ::testing::HasSubstr;
 
 // All ranks of a layer, each with its router.
-class Layer {
+class RoutedLayer {
  public:
-  Layer(const RoutingConfig& routing, int ep_size)
+  RoutedLayer(const RoutingConfig& routing, int ep_size)
       : routing_(routing), ranks_(ep_size, 0), experts_(routing.num_experts, 0) {
     for (int rank = 0; rank < ep_size; ++rank) routers_.emplace_back(routing, ep_size, rank);
   }
@@ -114,7 +114,7 @@ TEST(PerfectRouter, EveryMethodWithoutGroupsIsEvenAfterEveryToken) {
       for (const int top_k : {1, 2, 3, 4, 6, 8}) {
         for (const int ranks : divisors(experts, 64)) {
           const RoutingConfig routing{.method = method, .num_experts = experts, .top_k = top_k};
-          Layer layer(routing, ranks);
+          RoutedLayer layer(routing, ranks);
           for (int token = 0; token < 5; ++token) {
             ASSERT_TRUE(layer.route()) << text_of(routing, ranks);
             ASSERT_EQ(layer.excess(), 0.0) << text_of(routing, ranks) << ", token " << token;
@@ -152,7 +152,7 @@ TEST(PerfectRouter, GroupsThatFitTheRanksAreEvenAfterEveryToken) {
         if (!fits(routing, ranks) || routing.num_experts > 256) return;
         routing.method = ++cases % 2 == 0 ? RoutingMethod::kDeepseekV3 : RoutingMethod::kDeepseekV2;
         EXPECT_EQ(PerfectChoices::evenness(routing, ranks).max_excess, 0.0);
-        Layer layer(routing, ranks);
+        RoutedLayer layer(routing, ranks);
         for (int token = 0; token < 4; ++token) {
           ASSERT_TRUE(layer.route()) << text_of(routing, ranks);
           ASSERT_EQ(layer.excess(), 0.0) << text_of(routing, ranks) << ", " << token;
@@ -169,7 +169,7 @@ TEST(PerfectRouter, OtherGroupsAreEvenAfterAPeriodAndNeverAboveTheBound) {
     routing.method = RoutingMethod::kDeepseekV3;
     ++cases;
     const Evenness bound = PerfectChoices::evenness(routing, ranks);
-    Layer layer(routing, ranks);
+    RoutedLayer layer(routing, ranks);
     double max_excess = 0.0;
     for (int64_t token = 0; token < 2 * bound.period; ++token) {
       ASSERT_TRUE(layer.route()) << text_of(routing, ranks);
@@ -212,7 +212,7 @@ TEST(PerfectRouter, PublishedModelsAreEven) {
   for (const RoutingConfig& model : models) {
     for (const int ranks : {1, 2, 4, 8, 16, 32, 64}) {
       if (model.num_experts % ranks != 0) continue;
-      Layer layer(model, ranks);
+      RoutedLayer layer(model, ranks);
       for (int token = 0; token < 64; ++token) {
         ASSERT_TRUE(layer.route());
         ASSERT_EQ(layer.excess(), 0.0) << text_of(model, ranks) << ", token " << token;
@@ -260,7 +260,7 @@ TEST(PerfectRouter, SomeCannotBeEven) {
     least = std::min(least, *std::ranges::max_element(rows) - 4.0);
   }
   EXPECT_EQ(least, 1.0);
-  Layer layer(routing, 4);
+  RoutedLayer layer(routing, 4);
   EXPECT_TRUE(layer.route());
   EXPECT_GE(layer.excess(), least);
   const Evenness bound = PerfectChoices::evenness(routing, 4);
