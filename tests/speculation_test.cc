@@ -163,7 +163,8 @@ TEST_P(SpeculationMtp, ChangesNoBit) {
 INSTANTIATE_TEST_SUITE_P(Families, SpeculationMtp,
                          testing::Values("deepseek_v32_groups", "glm4_moe_norm_bias",
                                          "glm4_moe_lite_unfactored", "glm_moe_dsa_shared",
-                                         "qwen3_5_moe_plain", "qwen3_next_plain"),
+                                         "hy_v3_published", "qwen3_5_moe_plain",
+                                         "qwen3_next_plain"),
                          [](const auto& test) { return test.param; });
 
 // A layer for each draft.

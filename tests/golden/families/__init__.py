@@ -20,6 +20,7 @@ MODULES = (
     "lfm2_moe",
     "dense",
     "mistral4",
+    "hy_v3",
 )
 
 

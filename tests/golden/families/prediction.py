@@ -30,6 +30,7 @@ SHAPES = {
     # A layer for each draft.
     "deepseek_v3_layers": dict(n_group=1, topk_group=1, _layers=3),
     "glm4_moe_layers": dict(use_qk_norm=True, _layers=2),
+    "hy_v3": dict(num_shared_experts=2),
 }
 # Keys that describe the layer to transformers, where its config class has none.
 MTP_KEYS = dict(mtp_layer_types=["full_attention"], mtp_mlp_layer_types=["sparse"])
@@ -94,6 +95,24 @@ def deepseek_names(first_layer):
         number, name = name.split(".", 1)
         name = name.removeprefix("mtp_block.").replace("post_norm.", "shared_head.norm.")
         return f"model.layers.{first_layer + int(number)}.{name}"
+
+    return name_of
+
+
+def hy_names(first_layer):
+    """As DeepSeek's, with this family's names inside."""
+    renamed = {
+        "mlp.gate.": "mlp.router.gate.",
+        "mlp.e_score_correction_bias": "mlp.expert_bias",
+        "mlp.shared_experts.": "mlp.shared_mlp.",
+        "shared_head.norm.": "final_layernorm.",
+    }
+
+    def name_of(name):
+        name = deepseek_names(first_layer)(name)
+        for ours, published in renamed.items():
+            name = name.replace(ours, published)
+        return name
 
     return name_of
 
@@ -257,7 +276,8 @@ def make(name, seed, out):
     model = load(family, directory, torch.float32)
     mtp = mtp_model(model, layers)
     fill(mtp, qwen, seed)
-    names = qwen_names if qwen else deepseek_names(model.config.num_hidden_layers)
+    names_of_layer = hy_names if name == "hy_v3" else deepseek_names
+    names = qwen_names if qwen else names_of_layer(model.config.num_hidden_layers)
     layer = dict(mtp.layers.state_dict())
     if name != "qwen3_5_moe":  # whose files have stacked experts
         layer = split_experts(layer)

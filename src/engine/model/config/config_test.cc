@@ -593,6 +593,15 @@ TEST(Families, RefuseByName) {
       {"hunyuan_v1_moe",
        {{"use_cla", true}},
        "use_cla: expected false, found true; wideep computes no other"},
+      {"hy_v3",
+       {{"route_norm", false}},
+       "route_norm: expected true, found false; wideep computes no other"},
+      {"hy_v3",
+       {{"mlp_bias", true}},
+       "mlp_bias: expected false, found true; wideep computes no other"},
+      {"hy_v3",
+       {{"num_experts_per_tok", 9}},
+       "num_experts_per_tok: expected at most 8 (experts in topk_group 1 groups), found 9"},
       {"lfm2_moe",
        {{"layer_types", nullptr}},
        "layer_types: missing; expected conv or full_attention for each layer"},
@@ -881,7 +890,7 @@ TEST(Families, Qwen36IsQwen35) {
 
 // mlp_layer_types decides in families that transformers reads so.
 TEST(Families, DenseLayersByWord) {
-  for (const char* family : {"glm4_moe_lite", "deepseek_v32", "glm_moe_dsa"}) {
+  for (const char* family : {"glm4_moe_lite", "deepseek_v32", "glm_moe_dsa", "hy_v3"}) {
     EXPECT_THAT(
         moe_layers(accepted(small_json(family), {{"mlp_layer_types", {"sparse", "dense"}}})),
         ElementsAre(true, false))
@@ -935,7 +944,12 @@ TEST(Families, ScalesOfGranite) {
 TEST(Families, Routing) {
   const auto method = [](const char* family) { return parse(small_json(family))->routing.method; };
   EXPECT_EQ(method("deepseek_v2"), RoutingMethod::kDeepseekV2);
-  EXPECT_EQ(method("glm4_moe"), RoutingMethod::kDeepseekV3);
+  for (const char* family : {"glm4_moe", "hy_v3"}) {
+    EXPECT_EQ(method(family), RoutingMethod::kDeepseekV3) << family;
+  }
+  EXPECT_FLOAT_EQ(parse(small_json("hy_v3"))->routing.scaling_factor, 2.826f);
+  EXPECT_FLOAT_EQ(
+      accepted(small_json("hy_v3"), {{"router_scaling_factor", 1.5}}).routing.scaling_factor, 1.5f);
   EXPECT_EQ(method("llama4_text"), RoutingMethod::kLlama4);
   EXPECT_EQ(method("minimax_m2"), RoutingMethod::kMinimax2);
   EXPECT_EQ(method("ernie4_5_moe"), RoutingMethod::kErnie);
@@ -985,6 +999,11 @@ TEST(Families, PublishedNames) {
             "model.layers.1.feed_forward.shared_expert.up_proj.weight");
   EXPECT_EQ(first("llama4_text", "mlp.up_proj.weight"),
             "model.layers.1.feed_forward.up_proj.weight");
+  EXPECT_EQ(first("hy_v3", "mlp.gate.weight"), "model.layers.1.mlp.router.gate.weight");
+  EXPECT_EQ(first("hy_v3", "mlp.gate.e_score_correction_bias"), "model.layers.1.mlp.expert_bias");
+  EXPECT_EQ(first("hy_v3", "mlp.shared_experts.up_proj.weight"),
+            "model.layers.1.mlp.shared_mlp.up_proj.weight");
+  EXPECT_EQ(first("hy_v3", "shared_head.norm.weight"), "model.layers.1.final_layernorm.weight");
   EXPECT_EQ(first("qwen2_moe", "mlp.shared_experts.up_proj.weight"),
             "model.layers.1.mlp.shared_expert.up_proj.weight");
 }
@@ -998,8 +1017,9 @@ TEST(Families, NormsAndThetaByDefault) {
   EXPECT_FALSE(gpt.rope.truncate);
   EXPECT_DOUBLE_EQ(gpt.rope.attention_factor, 1.3465735902799727);
   const std::pair<const char*, double> thetas[] = {
-      {"mixtral", 1e6}, {"gpt_oss", 150000},   {"minimax_m2", 5e6}, {"llama4_text", 5e5},
-      {"olmoe", 1e4},   {"ernie4_5_moe", 5e5}, {"lfm2_moe", 1e6},   {"qwen3_next", 1e4}};
+      {"mixtral", 1e6},     {"gpt_oss", 150000}, {"minimax_m2", 5e6},
+      {"llama4_text", 5e5}, {"olmoe", 1e4},      {"ernie4_5_moe", 5e5},
+      {"lfm2_moe", 1e6},    {"qwen3_next", 1e4}, {"hy_v3", 11158840}};
   for (const auto& [family, theta] : thetas) {
     EXPECT_EQ(parse(small_json(family))->rope.theta, theta) << family;
   }

@@ -84,6 +84,7 @@ inline const std::map<std::string, nlohmann::json>& small_configs() {
       merged("granitemoe", {queries, local}),
       merged("granitemoeshared", {queries, local}),
       merged("hunyuan_v1_moe", {queries, {{"num_experts", 8}, {"moe_topk", 2}}}),
+      merged("hy_v3", {queries, experts, wide}),
       merged("lfm2_moe", {{{"num_key_value_heads", 2}, {"layer_types", {"conv", "full_attention"}}},
                           experts,
                           wide}),

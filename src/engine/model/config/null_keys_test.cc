@@ -76,6 +76,9 @@ const std::vector<Refused>& refused_by_transformers() {
       {"granitemoeshared", {"tie_word_embeddings", "attention_bias", "shared_intermediate_size"}},
       {"ernie4_5_moe", {"tie_word_embeddings"}},
       {"hunyuan_v1_moe", {"tie_word_embeddings", "attention_bias", "moe_topk"}},
+      {"hy_v3",
+       {"num_key_value_heads", "head_dim", "tie_word_embeddings", "attention_bias", "mlp_bias",
+        "router_scaling_factor", "enable_moe_fp32_combine"}},
       {"lfm2_moe",
        {"tie_word_embeddings", "num_key_value_heads", "conv_bias", "conv_L_cache",
         "num_dense_layers", "num_experts_per_tok", "num_experts", "use_expert_bias",
@@ -99,6 +102,7 @@ const std::vector<Refused>& refused_by_models() {
       {"glm4_moe", {"head_dim", "partial_rotary_factor"}},
       {"mistral4",
        {"n_group", "topk_group", "num_experts_per_tok", "first_k_dense_replace", "v_head_dim"}},
+      {"hy_v3", {"num_experts", "num_experts_per_tok", "num_shared_experts"}},
   };
   return all;
 }
@@ -135,6 +139,7 @@ TEST(NullKeys, WhatIsTheDefaultIsRead) {
       {"ernie4_5_moe", {"use_bias"}},
       {"hunyuan_v1_moe", {"num_key_value_heads", "head_dim"}},
       {"lfm2_moe", {"rope_scaling"}},
+      {"hy_v3", {"mlp_layer_types", "rope_parameters"}},
   };
   for (const Refused& each : all) {
     for (const std::string key : each.keys) {

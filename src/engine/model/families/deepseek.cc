@@ -32,11 +32,12 @@ int read_groups(const JsonObject& root, std::string_view key, int by_default) {
 
 }  // namespace
 
-void check_groups(const JsonObject& root, const RoutingConfig& routing) {
+void check_groups(const JsonObject& root, const RoutingConfig& routing,
+                  std::string_view experts_key) {
   const int experts = routing.num_experts;
   const int groups = routing.num_groups;
   if (experts % groups != 0) {
-    root.complain("n_group", fmt::format("expected a divisor of n_routed_experts {}, found {}",
+    root.complain("n_group", fmt::format("expected a divisor of {} {}, found {}", experts_key,
                                          experts, groups));
     return;
   }
@@ -91,8 +92,13 @@ void read_deepseek_layers(const JsonObject& root, const DeepseekDefaults& defaul
                   config);
   root.integer_or("moe_layer_freq", 1, {.min = 1, .max = 1});
   config->dense_intermediate_size = positive(root, "intermediate_size", kMaxIntermediate);
+  read_deepseek_experts(root, defaults, config);
+}
+
+void read_deepseek_experts(const JsonObject& root, const DeepseekDefaults& defaults,
+                           ModelConfig* config) {
   config->moe_intermediate_size = positive(root, "moe_intermediate_size", kMaxIntermediate);
-  const auto shared = root.integer_or("n_shared_experts", defaults.shared_experts,
+  const auto shared = root.integer_or(defaults.shared_key, defaults.shared_experts,
                                       {.min = 0, .max = kMaxSharedExperts});
   config->shared_intermediate_size = static_cast<int>(shared) * config->moe_intermediate_size;
   const formats::IntegerRange layers = {.min = 0, .max = kMaxLayers};
@@ -109,26 +115,28 @@ void read_deepseek_routing(const JsonObject& root, const DeepseekDefaults& defau
   routing.method = defaults.softmax ? RoutingMethod::kDeepseekV2 : RoutingMethod::kDeepseekV3;
   routing.groups_by_pairs = true;
   routing.selection_bias = !defaults.softmax;
-  routing.num_experts = read_experts_key(root, "n_routed_experts", defaults.experts);
+  routing.num_experts = defaults.experts_key == ExpertKeys().experts
+                            ? read_num_experts(root, 1, defaults.experts)
+                            : read_experts_key(root, defaults.experts_key, defaults.experts);
   routing.top_k = read_experts_key(root, "num_experts_per_tok", defaults.top_k);
   routing.num_groups = read_groups(root, "n_group", defaults.groups);
   routing.top_k_groups = read_groups(root, "topk_group", defaults.top_k_groups);
   constexpr std::string_view kNormalize = "norm_topk_prob";
   routing.normalize = defaults.normalize || is_null(root, kNormalize)
-                          ? flag_or_null(root, kNormalize, true)
+                          ? flag_or_null(root, kNormalize, defaults.normalize.value_or(true))
                           : root.boolean(kNormalize);
-  constexpr std::string_view kScaling = "routed_scaling_factor";
   constexpr formats::NumberRange kFactors = {.min = 1e-6, .max = 1e6};
   routing.scaling_factor = static_cast<float>(
-      defaults.scaling_factor > 0 ? root.number_or(kScaling, defaults.scaling_factor, kFactors)
-                                  : root.number(kScaling, kFactors));
+      defaults.scaling_factor > 0
+          ? root.number_or(defaults.scaling_key, defaults.scaling_factor, kFactors)
+          : root.number(defaults.scaling_key, kFactors));
   require_word(root, "scoring_func", defaults.softmax ? "softmax" : "sigmoid");
   if (!defaults.softmax) require_word(root, "topk_method", "noaux_tc");
   if (!readable(root)) return;
   for (const char* key : {"num_local_experts", "num_experts"}) {
-    expect_equal(root, key, "n_routed_experts", routing.num_experts);
+    expect_equal(root, key, defaults.experts_key, routing.num_experts);
   }
-  check_groups(root, routing);
+  check_groups(root, routing, defaults.experts_key);
 }
 
 void read_sparse_latent(const JsonObject& root, const DeepseekDefaults& defaults,

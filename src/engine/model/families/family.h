@@ -8,6 +8,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -145,7 +146,8 @@ void name_dense_w123(const std::string& dense, weights::TensorNames* names);
 void read_latent_attention(const formats::JsonObject& root, ModelConfig* config,
                            bool whole_head = false);
 
-// Values of absent keys; 0: the key is required, or there are none.
+// Values of absent keys; 0: the key is required, or there are none. And the names of keys that
+// differ.
 struct DeepseekDefaults {
   int dense_layers = 0;
   int shared_experts = 0;
@@ -154,16 +156,23 @@ struct DeepseekDefaults {
   int top_k = 0;
   int groups = 0;
   int top_k_groups = 0;
-  bool normalize = false;  // norm_topk_prob; false: it is required
+  std::optional<bool> normalize;  // norm_topk_prob; none: it is required
   double scaling_factor = 0;
   bool softmax = false;  // scores in place of sigmoids, without a bias of the choice
+  std::string_view experts_key = "n_routed_experts";
+  std::string_view shared_key = "n_shared_experts";
+  std::string_view scaling_key = "routed_scaling_factor";
 };
 void read_deepseek_layers(const formats::JsonObject& root, const DeepseekDefaults& defaults,
                           ModelConfig* config);
+// The part of it for layers with experts: their width, that of shared ones, and MTP.
+void read_deepseek_experts(const formats::JsonObject& root, const DeepseekDefaults& defaults,
+                           ModelConfig* config);
 void read_deepseek_routing(const formats::JsonObject& root, const DeepseekDefaults& defaults,
                            ModelConfig* config);
 // Relations between experts, groups and top_k. REQUIRES: readable(root).
-void check_groups(const formats::JsonObject& root, const RoutingConfig& routing);
+void check_groups(const formats::JsonObject& root, const RoutingConfig& routing,
+                  std::string_view experts_key = DeepseekDefaults().experts_key);
 // All of V3.2 and GLM-5 but the indexer.
 void read_sparse_latent(const formats::JsonObject& root, const DeepseekDefaults& defaults,
                         ModelConfig* config);
@@ -174,8 +183,8 @@ void read_indexer(const formats::JsonObject& root, bool rotates_interleaved, Mod
 using Reader = void(const formats::JsonObject& root, ModelConfig* config);
 Reader read_deepseek_v2, read_deepseek_v3, read_deepseek_v32, read_ernie4_5_moe, read_glm4_moe,
     read_glm4_moe_lite, read_glm_moe_dsa, read_gpt_oss, read_granitemoe, read_hunyuan_v1_moe,
-    read_lfm2_moe, read_llama, read_llama4, read_minimax_m2, read_mistral, read_mistral4,
-    read_mixtral, read_olmoe, read_qwen2, read_qwen2_moe, read_qwen3, read_qwen3_moe,
-    read_qwen3_next, read_qwen3_5_moe;
+    read_hy_v3, read_lfm2_moe, read_llama, read_llama4, read_minimax_m2, read_mistral,
+    read_mistral4, read_mixtral, read_olmoe, read_qwen2, read_qwen2_moe, read_qwen3,
+    read_qwen3_5_moe, read_qwen3_moe, read_qwen3_next;
 
 }  // namespace wideep::model
