@@ -21,6 +21,7 @@ MODULES = (
     "dense",
     "mistral4",
     "hy_v3",
+    "dots1",
 )
 
 

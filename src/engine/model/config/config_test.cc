@@ -540,6 +540,9 @@ TEST(Families, RefuseByName) {
        {{"layer_types", {"full_attention", "full_attention"}}},
        "layer_types: expected only indexed_attention, found full_attention; wideep computes no "
        "other in this family"},
+      {"dots1",
+       {{"layer_types", {"sliding_attention", "full_attention"}}, {"sliding_window", nullptr}},
+       "sliding_window: missing; layer_types has layers of sliding_attention"},
       {"ernie4_5_moe",
        {{"use_bias", true}},
        "use_bias: expected false, found true; wideep computes no other"},
@@ -709,6 +712,11 @@ TEST(Families, Windows) {
                                {{"layer_types", {"full_attention", "sliding_attention"}},
                                 {"sliding_window", 5}})),
               ElementsAre(0, 5));
+  const json dots = small_json("dots1");
+  EXPECT_THAT(windows(*parse(dots)), ElementsAre(0, 0));
+  EXPECT_THAT(windows(accepted(dots, {{"max_window_layers", 1}})), ElementsAre(0, 4096));
+  EXPECT_THAT(windows(accepted(dots, {{"max_window_layers", 0}, {"sliding_window", nullptr}})),
+              ElementsAre(0, 0));
   const json qwen2 = small_json("qwen2_moe");
   EXPECT_THAT(windows(accepted(qwen2, {{"sliding_window", 9}})), ElementsAre(0, 0));
   EXPECT_THAT(windows(accepted(qwen2, {{"use_sliding_window", true}})), ElementsAre(4096, 0));
@@ -944,12 +952,14 @@ TEST(Families, ScalesOfGranite) {
 TEST(Families, Routing) {
   const auto method = [](const char* family) { return parse(small_json(family))->routing.method; };
   EXPECT_EQ(method("deepseek_v2"), RoutingMethod::kDeepseekV2);
-  for (const char* family : {"glm4_moe", "hy_v3"}) {
+  for (const char* family : {"glm4_moe", "dots1", "hy_v3"}) {
     EXPECT_EQ(method(family), RoutingMethod::kDeepseekV3) << family;
   }
   EXPECT_FLOAT_EQ(parse(small_json("hy_v3"))->routing.scaling_factor, 2.826f);
   EXPECT_FLOAT_EQ(
       accepted(small_json("hy_v3"), {{"router_scaling_factor", 1.5}}).routing.scaling_factor, 1.5f);
+  EXPECT_FALSE(parse(small_json("dots1"))->routing.normalize);
+  EXPECT_TRUE(accepted(small_json("dots1"), {{"norm_topk_prob", true}}).routing.normalize);
   EXPECT_EQ(method("llama4_text"), RoutingMethod::kLlama4);
   EXPECT_EQ(method("minimax_m2"), RoutingMethod::kMinimax2);
   EXPECT_EQ(method("ernie4_5_moe"), RoutingMethod::kErnie);
@@ -1017,9 +1027,9 @@ TEST(Families, NormsAndThetaByDefault) {
   EXPECT_FALSE(gpt.rope.truncate);
   EXPECT_DOUBLE_EQ(gpt.rope.attention_factor, 1.3465735902799727);
   const std::pair<const char*, double> thetas[] = {
-      {"mixtral", 1e6},     {"gpt_oss", 150000}, {"minimax_m2", 5e6},
-      {"llama4_text", 5e5}, {"olmoe", 1e4},      {"ernie4_5_moe", 5e5},
-      {"lfm2_moe", 1e6},    {"qwen3_next", 1e4}, {"hy_v3", 11158840}};
+      {"mixtral", 1e6}, {"gpt_oss", 150000},   {"minimax_m2", 5e6}, {"llama4_text", 5e5},
+      {"olmoe", 1e4},   {"ernie4_5_moe", 5e5}, {"lfm2_moe", 1e6},   {"qwen3_next", 1e4},
+      {"dots1", 1e4},   {"hy_v3", 11158840}};
   for (const auto& [family, theta] : thetas) {
     EXPECT_EQ(parse(small_json(family))->rope.theta, theta) << family;
   }

@@ -76,6 +76,9 @@ inline const std::map<std::string, nlohmann::json>& small_configs() {
   static const std::map<std::string, nlohmann::json> all = {
       merged("deepseek_v2", {latent, routed, {{"num_experts_per_tok", 2}}}),
       merged("deepseek_v32", {latent, routed, indexer}),
+      merged("dots1",
+             {routed,
+              {{"n_shared_experts", 1}, {"num_experts_per_tok", 2}, {"num_key_value_heads", 2}}}),
       merged("ernie4_5_moe", {queries, wide, {{"moe_num_experts", 8}, {"moe_k", 2}}}),
       merged("glm4_moe", {queries, routed, {{"head_dim", 12}}}),
       merged("glm4_moe_lite", {latent, routed}),

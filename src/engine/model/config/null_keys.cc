@@ -24,19 +24,19 @@ struct NullKey {
 };
 
 constexpr std::string_view kLatent[] = {"deepseek_v2", "deepseek_v3", "kimi_k2", "kimi_k25"};
-constexpr std::string_view kFlags[] = {"deepseek_v2", "deepseek_v3", "kimi_k2",
-                                       "kimi_k25",    "mistral3",    "mistral4"};
+constexpr std::string_view kFlags[] = {"deepseek_v2", "deepseek_v3", "kimi_k2", "kimi_k25",
+                                       "mistral3",    "mistral4",    "dots1"};
 constexpr std::string_view kInterleaved[] = {"deepseek_v3", "kimi_k2", "kimi_k25", "mistral3",
                                              "mistral4"};
 constexpr std::string_view kAsManyHeads[] = {
     "deepseek_v2",      "deepseek_v3",    "kimi_k2", "kimi_k25", "olmoe", "granitemoe",
     "granitemoeshared", "hunyuan_v1_moe", "llama",   "mistral",  "qwen2", "qwen3",
-    "mistral3",         "mistral4"};
+    "mistral3",         "mistral4",       "dots1"};
 constexpr std::string_view kWholeHeads[] = {"deepseek_v2", "deepseek_v3",    "kimi_k2", "kimi_k25",
                                             "mixtral",     "hunyuan_v1_moe", "llama",   "mistral"};
 constexpr std::string_view kErnie[] = {"ernie4_5_moe"};
 constexpr std::string_view kWindows[] = {"mixtral", "qwen2_moe", "qwen3_moe", "minimax_m2",
-                                         "mistral", "qwen2",     "qwen3"};
+                                         "mistral", "qwen2",     "qwen3",     "dots1"};
 
 const NullKey kNullKeys[] = {
     {"architectures"},

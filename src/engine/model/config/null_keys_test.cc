@@ -76,6 +76,7 @@ const std::vector<Refused>& refused_by_transformers() {
       {"granitemoeshared", {"tie_word_embeddings", "attention_bias", "shared_intermediate_size"}},
       {"ernie4_5_moe", {"tie_word_embeddings"}},
       {"hunyuan_v1_moe", {"tie_word_embeddings", "attention_bias", "moe_topk"}},
+      {"dots1", {"tie_word_embeddings", "attention_bias", "routed_scaling_factor"}},
       {"hy_v3",
        {"num_key_value_heads", "head_dim", "tie_word_embeddings", "attention_bias", "mlp_bias",
         "router_scaling_factor", "enable_moe_fp32_combine"}},
@@ -102,6 +103,9 @@ const std::vector<Refused>& refused_by_models() {
       {"glm4_moe", {"head_dim", "partial_rotary_factor"}},
       {"mistral4",
        {"n_group", "topk_group", "num_experts_per_tok", "first_k_dense_replace", "v_head_dim"}},
+      {"dots1",
+       {"n_shared_experts", "n_routed_experts", "n_group", "topk_group", "num_experts_per_tok",
+        "first_k_dense_replace", "max_window_layers", "head_dim"}},
       {"hy_v3", {"num_experts", "num_experts_per_tok", "num_shared_experts"}},
   };
   return all;
@@ -139,6 +143,7 @@ TEST(NullKeys, WhatIsTheDefaultIsRead) {
       {"ernie4_5_moe", {"use_bias"}},
       {"hunyuan_v1_moe", {"num_key_value_heads", "head_dim"}},
       {"lfm2_moe", {"rope_scaling"}},
+      {"dots1", {"num_key_value_heads", "sliding_window", "norm_topk_prob", "layer_types"}},
       {"hy_v3", {"mlp_layer_types", "rope_parameters"}},
   };
   for (const Refused& each : all) {

@@ -130,7 +130,10 @@ void read_deepseek_routing(const JsonObject& root, const DeepseekDefaults& defau
       defaults.scaling_factor > 0
           ? root.number_or(defaults.scaling_key, defaults.scaling_factor, kFactors)
           : root.number(defaults.scaling_key, kFactors));
-  require_word(root, "scoring_func", defaults.softmax ? "softmax" : "sigmoid");
+  // dots.llm1 says how it chooses, which implies the scores.
+  if (defaults.softmax || root.string_or("scoring_func", "sigmoid") != "noaux_tc") {
+    require_word(root, "scoring_func", defaults.softmax ? "softmax" : "sigmoid");
+  }
   if (!defaults.softmax) require_word(root, "topk_method", "noaux_tc");
   if (!readable(root)) return;
   for (const char* key : {"num_local_experts", "num_experts"}) {
