@@ -22,6 +22,7 @@ MODULES = (
     "mistral4",
     "hy_v3",
     "dots1",
+    "solar_open",
 )
 
 

@@ -683,6 +683,12 @@ TEST(Families, RefuseByName) {
       {"qwen3_5_moe_text",
        {{"mlp_only_layers", {0}}},
        "mlp_only_layers: expected no layers (all are MoE layers), found some"},
+      {"solar_open",
+       {{"first_k_dense_replace", 1}},
+       "first_k_dense_replace: expected an integer from 0 to 0, found 1"},
+      {"solar_open",
+       {{"use_qk_norm", true}},
+       "use_qk_norm: expected false, found true; wideep computes no other"},
   };
   for (const FamilyRefusal& refusal : all) {
     json config = small_json(refusal.family);
@@ -952,7 +958,7 @@ TEST(Families, ScalesOfGranite) {
 TEST(Families, Routing) {
   const auto method = [](const char* family) { return parse(small_json(family))->routing.method; };
   EXPECT_EQ(method("deepseek_v2"), RoutingMethod::kDeepseekV2);
-  for (const char* family : {"glm4_moe", "dots1", "hy_v3"}) {
+  for (const char* family : {"glm4_moe", "dots1", "hy_v3", "solar_open"}) {
     EXPECT_EQ(method(family), RoutingMethod::kDeepseekV3) << family;
   }
   EXPECT_FLOAT_EQ(parse(small_json("hy_v3"))->routing.scaling_factor, 2.826f);
@@ -1029,7 +1035,7 @@ TEST(Families, NormsAndThetaByDefault) {
   const std::pair<const char*, double> thetas[] = {
       {"mixtral", 1e6}, {"gpt_oss", 150000},   {"minimax_m2", 5e6}, {"llama4_text", 5e5},
       {"olmoe", 1e4},   {"ernie4_5_moe", 5e5}, {"lfm2_moe", 1e6},   {"qwen3_next", 1e4},
-      {"dots1", 1e4},   {"hy_v3", 11158840}};
+      {"dots1", 1e4},   {"hy_v3", 11158840},   {"solar_open", 1e6}};
   for (const auto& [family, theta] : thetas) {
     EXPECT_EQ(parse(small_json(family))->rope.theta, theta) << family;
   }

@@ -103,6 +103,7 @@ inline const std::map<std::string, nlohmann::json>& small_configs() {
       merged("qwen3", {queries}),
       merged("qwen3_next", {queries, experts, wide, shared, linear}),
       merged("qwen3_5_moe_text", {queries, experts, wide, shared, linear}),
+      merged("solar_open", {queries, routed}),
   };
   return all;
 }

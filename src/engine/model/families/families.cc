@@ -25,6 +25,7 @@ constexpr std::array kFamilies = {
     Family{"glm_moe_dsa", "GlmMoeDsaForCausalLM", read_glm_moe_dsa, 1e-5},
     Family{"mistral4", "Mistral4ForCausalLM", read_mistral4, 1e-6},
     Family{"mistral3", "Mistral3ForConditionalGeneration", read_mistral4, 1e-6, true, "mistral4"},
+    Family{"solar_open", "SolarOpenForCausalLM", read_solar_open, 1e-5},
     Family{"dots1", "Dots1ForCausalLM", read_dots1, 1e-6},
     Family{"hy_v3", "HYV3ForCausalLM", read_hy_v3, 1e-5},
     Family{"minimax_m2", "MiniMaxM2ForCausalLM", read_minimax_m2, 1e-6},
