@@ -110,14 +110,15 @@ TEST_P(FamilyAnswers, AreTheSameBitsForEveryParallelism) {
 
 INSTANTIATE_TEST_SUITE_P(
     Families, FamilyAnswers,
-    testing::Values("deepseek_v2_groups", "deepseek_v32_plain", "ernie4_5_moe_plain",
-                    "glm4_moe_norm_bias", "glm4_moe_lite_plain", "glm_moe_dsa_shared",
-                    "gpt_oss_plain", "granitemoe_plain", "granitemoeshared_plain",
-                    "hunyuan_v1_moe_lists", "kimi_k2_plain", "kimi_k25_plain", "lfm2_moe_plain",
-                    "llama4_scout", "llama4_maverick", "llama_bias", "llama_tied",
-                    "minimax_m2_plain", "mistral_plain", "mistral4_groups", "mixtral_window",
-                    "olmoe_clip", "qwen2_moe_dense", "qwen2_window", "qwen3_5_moe_plain",
-                    "qwen3_next_plain", "qwen3_plain"),
+    testing::Values("deepseek_v2_groups", "deepseek_v32_plain", "dots1_window",
+                    "ernie4_5_moe_plain", "exaone_moe_published", "glm4_moe_lite_plain",
+                    "glm4_moe_norm_bias", "glm_moe_dsa_shared", "gpt_oss_plain", "granitemoe_plain",
+                    "granitemoeshared_plain", "hunyuan_v1_moe_lists", "hy_v3_published",
+                    "kimi_k25_plain", "kimi_k2_plain", "lfm2_moe_plain", "llama4_maverick",
+                    "llama4_scout", "llama_bias", "llama_tied", "minimax_m2_plain",
+                    "mistral4_groups", "mistral_plain", "mixtral_window", "olmoe_clip",
+                    "qwen2_moe_dense", "qwen2_window", "qwen3_5_moe_plain", "qwen3_next_plain",
+                    "qwen3_plain", "solar_open_tied"),
     [](const auto& test) { return test.param; });
 
 }  // namespace

@@ -23,6 +23,7 @@ MODULES = (
     "hy_v3",
     "dots1",
     "solar_open",
+    "exaone_moe",
 )
 
 

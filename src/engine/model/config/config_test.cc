@@ -547,6 +547,10 @@ TEST(Families, RefuseByName) {
        {{"use_bias", true}},
        "use_bias: expected false, found true; wideep computes no other"},
       {"ernie4_5_moe", {{"moe_k", 9}}, "moe_k: expected at most the 8 experts, found 9"},
+      {"exaone_moe",
+       {{"sliding_window_pattern", "LLLG"}},
+       "sliding_window_pattern: expected an integer from 1 to 1024, found 'LLLG'"},
+      {"exaone_moe", {{"n_group", 3}}, "n_group: expected a divisor of num_experts 8, found 3"},
       {"glm4_moe",
        {{"partial_rotary_factor", 0.25}},
        "partial_rotary_factor: expected a share that makes an even number of the 12 dimensions of "
@@ -804,6 +808,23 @@ TEST(Families, Mistral4IsTheTextOfMistral3) {
   EXPECT_THAT(complaint(wrapped), HasSubstr("model_type: expected mistral4, the only text model"));
 }
 
+TEST(Families, LayersOfKExaone) {
+  const ModelConfig plain = accepted(small_json("exaone_moe"), {{"num_hidden_layers", 5}});
+  EXPECT_THAT(windows(plain), ElementsAre(4096, 4096, 4096, 0, 4096));
+  EXPECT_THAT(moe_layers(plain), ElementsAre(false, true, true, true, true));
+  for (const LayerConfig& layer : plain.layers) EXPECT_EQ(layer.rotates, layer.window > 0);
+  const ModelConfig listed =
+      accepted(small_json("exaone_moe"), {{"layer_types", {"full_attention", "sliding_attention"}},
+                                          {"mlp_layer_types", {"sparse", "dense"}},
+                                          {"sliding_window_pattern", "GL"},
+                                          {"num_nextn_predict_layers", 1}});
+  EXPECT_THAT(windows(listed), ElementsAre(0, 4096));
+  EXPECT_FALSE(listed.layers[0].rotates);
+  EXPECT_THAT(moe_layers(listed), ElementsAre(true, false));
+  EXPECT_EQ(listed.num_mtp_layers, 1);
+  EXPECT_FALSE(listed.names_mtp_layers);
+}
+
 TEST(Families, MoreIndexedPositionsThanThereAreChooseAll) {
   const ModelConfig config = accepted(small_json("deepseek_v32"), {{"index_topk", 2147483647}});
   EXPECT_EQ(config.indexer.top_k, config.max_position_embeddings);
@@ -958,7 +979,7 @@ TEST(Families, ScalesOfGranite) {
 TEST(Families, Routing) {
   const auto method = [](const char* family) { return parse(small_json(family))->routing.method; };
   EXPECT_EQ(method("deepseek_v2"), RoutingMethod::kDeepseekV2);
-  for (const char* family : {"glm4_moe", "dots1", "hy_v3", "solar_open"}) {
+  for (const char* family : {"glm4_moe", "dots1", "exaone_moe", "hy_v3", "solar_open"}) {
     EXPECT_EQ(method(family), RoutingMethod::kDeepseekV3) << family;
   }
   EXPECT_FLOAT_EQ(parse(small_json("hy_v3"))->routing.scaling_factor, 2.826f);
@@ -1035,7 +1056,7 @@ TEST(Families, NormsAndThetaByDefault) {
   const std::pair<const char*, double> thetas[] = {
       {"mixtral", 1e6}, {"gpt_oss", 150000},   {"minimax_m2", 5e6}, {"llama4_text", 5e5},
       {"olmoe", 1e4},   {"ernie4_5_moe", 5e5}, {"lfm2_moe", 1e6},   {"qwen3_next", 1e4},
-      {"dots1", 1e4},   {"hy_v3", 11158840},   {"solar_open", 1e6}};
+      {"dots1", 1e4},   {"exaone_moe", 1e4},   {"hy_v3", 11158840}, {"solar_open", 1e6}};
   for (const auto& [family, theta] : thetas) {
     EXPECT_EQ(parse(small_json(family))->rope.theta, theta) << family;
   }

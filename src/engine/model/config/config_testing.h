@@ -80,6 +80,7 @@ inline const std::map<std::string, nlohmann::json>& small_configs() {
              {routed,
               {{"n_shared_experts", 1}, {"num_experts_per_tok", 2}, {"num_key_value_heads", 2}}}),
       merged("ernie4_5_moe", {queries, wide, {{"moe_num_experts", 8}, {"moe_k", 2}}}),
+      merged("exaone_moe", {queries, experts, wide}),
       merged("glm4_moe", {queries, routed, {{"head_dim", 12}}}),
       merged("glm4_moe_lite", {latent, routed}),
       merged("glm_moe_dsa", {latent, routed, indexer}),

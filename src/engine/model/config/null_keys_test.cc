@@ -77,6 +77,10 @@ const std::vector<Refused>& refused_by_transformers() {
       {"ernie4_5_moe", {"tie_word_embeddings"}},
       {"hunyuan_v1_moe", {"tie_word_embeddings", "attention_bias", "moe_topk"}},
       {"dots1", {"tie_word_embeddings", "attention_bias", "routed_scaling_factor"}},
+      {"exaone_moe",
+       {"num_key_value_heads", "tie_word_embeddings", "sliding_window", "first_k_dense_replace",
+        "num_experts", "num_experts_per_tok", "num_shared_experts", "norm_topk_prob",
+        "routed_scaling_factor", "n_group", "topk_group", "sliding_window_pattern"}},
       {"hy_v3",
        {"num_key_value_heads", "head_dim", "tie_word_embeddings", "attention_bias", "mlp_bias",
         "router_scaling_factor", "enable_moe_fp32_combine"}},
@@ -110,6 +114,7 @@ const std::vector<Refused>& refused_by_models() {
       {"dots1",
        {"n_shared_experts", "n_routed_experts", "n_group", "topk_group", "num_experts_per_tok",
         "first_k_dense_replace", "max_window_layers", "head_dim"}},
+      {"exaone_moe", {"head_dim"}},
       {"hy_v3", {"num_experts", "num_experts_per_tok", "num_shared_experts"}},
   };
   return all;
@@ -148,6 +153,7 @@ TEST(NullKeys, WhatIsTheDefaultIsRead) {
       {"hunyuan_v1_moe", {"num_key_value_heads", "head_dim"}},
       {"lfm2_moe", {"rope_scaling"}},
       {"dots1", {"num_key_value_heads", "sliding_window", "norm_topk_prob", "layer_types"}},
+      {"exaone_moe", {"layer_types", "mlp_layer_types"}},
       {"hy_v3", {"mlp_layer_types", "rope_parameters"}},
   };
   for (const Refused& each : all) {

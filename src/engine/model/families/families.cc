@@ -27,6 +27,8 @@ constexpr std::array kFamilies = {
     Family{"mistral3", "Mistral3ForConditionalGeneration", read_mistral4, 1e-6, true, "mistral4"},
     Family{"solar_open", "SolarOpenForCausalLM", read_solar_open, 1e-5},
     Family{"dots1", "Dots1ForCausalLM", read_dots1, 1e-6},
+    Family{"exaone_moe", "ExaoneMoeForCausalLM", read_exaone_moe, 1e-5},
+    Family{"exaone_moe", "ExaoneMoEForCausalLM", read_exaone_moe, 1e-5},  // as first published
     Family{"hy_v3", "HYV3ForCausalLM", read_hy_v3, 1e-5},
     Family{"minimax_m2", "MiniMaxM2ForCausalLM", read_minimax_m2, 1e-6},
     Family{"llama4", "Llama4ForConditionalGeneration", read_llama4, 1e-5},

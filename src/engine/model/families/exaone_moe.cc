@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// LG K-EXAONE: windows in three of four layers, and no rotation in the others; DeepSeek-V3's
+// experts.
+#include "model/families/family.h"
+
+namespace wideep::model {
+namespace {
+
+using formats::JsonObject;
+
+// Layers that attend to all positions do not rotate.
+void read_exaone_layers(const JsonObject& root, ModelConfig* config) {
+  constexpr std::string_view kPattern = "sliding_window_pattern";
+  const int window =
+      static_cast<int>(root.integer_or("sliding_window", 4096, {.min = 1, .max = kMaxPositions}));
+  // With layer_types the pattern has no effect; it may be a word such as LLLG then.
+  const bool listed = root.has("layer_types");
+  const int64_t period =
+      listed || !root.has(kPattern) ? 4 : root.integer(kPattern, {.min = 1, .max = kMaxLayers});
+  if (!readable(root)) return;
+  read_sliding_layers(root, window, [&](int layer) { return (layer + 1) % period != 0; }, config);
+  for (LayerConfig& layer : config->layers) layer.rotates = layer.window > 0;
+}
+
+}  // namespace
+
+void read_exaone_moe(const JsonObject& root, ModelConfig* config) {
+  require_silu(root);
+  require_flag(root, "attention_bias", false);
+  read_grouped_query(root, config, {.kv_heads = 32});
+  config->grouped_query.norm = GroupedQueryConfig::Norm::kHead;
+  config->rope = read_rope(root, *config, 1e4);
+  require_whole_rotary(root);
+  read_exaone_layers(root, config);
+
+  constexpr DeepseekDefaults kDefaults = {.dense_layers = 1,
+                                          .shared_experts = 1,
+                                          .experts = 64,
+                                          .top_k = 8,
+                                          .groups = 1,
+                                          .top_k_groups = 1,
+                                          .normalize = true,
+                                          .scaling_factor = 2.5,
+                                          .experts_key = "num_experts",
+                                          .shared_key = "num_shared_experts"};
+  read_deepseek_layers(root, kDefaults, config);
+  read_dense_layers(root, config);
+  read_deepseek_routing(root, kDefaults, config);
+  // transformers leaves these layers out, and does not say how they compute.
+  config->names_mtp_layers = false;
+  config->left_out = {"mtp."};
+  config->tensor_names.rename("mlp.gate.e_score_correction_bias", "mlp.e_score_correction_bias");
+}
+
+}  // namespace wideep::model
