@@ -6,6 +6,8 @@
 //   delta_rule    32 value heads of 128 × 128 (Qwen3-Next), `tokens` per call; ns per token of all
 //                 heads. of_peak: of the register loop's multiply-adds, three per element of the
 //                 state (Sᵀ k, the update, Sᵀ q; the decay is not counted)
+//   state_space   64 heads of 128 × 64 (Nemotron-3 Nano), 8 heads share b and c; ns per token of all
+//                 heads. of_peak: two multiply-adds per element of the state (the update, Sᵀ c)
 //   convolution   8192 channels, width 4, with SiLU (Qwen3-Next); ns per token
 //   index_scores  64 heads of 128 (DeepSeek-V3.2) over `positions` cached keys in bf16, one token
 //   select_top    2048 of `positions` scores; the same for all instruction sets
@@ -132,6 +134,51 @@ void bench_delta_rule(benchmark::State& state, const Kernels& kernels) {
   state.counters["of_peak"] = median(of_peak);
 }
 
+void bench_state_space(benchmark::State& state, const Kernels& kernels) {
+  constexpr int kHeads = 64, kHeadDim = 64, kStateDim = 128, kHeadsOfGroup = 8;
+  const int tokens = static_cast<int>(state.range(0));
+  const size_t row = kHeads * kHeadDim, size = static_cast<size_t>(tokens) * row;
+  const size_t shared_row = kHeads / kHeadsOfGroup * kStateDim;
+  std::vector<float> states(row * kStateDim, 0.0f), out(size);
+  const auto x = random_floats(size, 1.0f);
+  const auto b = random_floats(static_cast<size_t>(tokens) * shared_row, 0.3f);
+  const auto c = random_floats(static_cast<size_t>(tokens) * shared_row, 0.3f);
+  const std::vector<float> decay(static_cast<size_t>(tokens), 0.97f);
+  const std::vector<float> step(static_cast<size_t>(tokens), 0.5f);
+  std::vector<double> seconds, of_peak;
+  for (auto _ : state) {
+    const double peak = peak_rate(kernels);
+    const double now = seconds_of([&] {
+      for (int head = 0; head < kHeads; ++head) {
+        const size_t at = static_cast<size_t>(head) * kHeadDim;
+        const size_t group = static_cast<size_t>(head / kHeadsOfGroup) * kStateDim;
+        kernels.state_space({.num_tokens = tokens,
+                             .state_dim = kStateDim,
+                             .head_dim = kHeadDim,
+                             .state = states.data() + at * kStateDim,
+                             .x = x.data() + at,
+                             .x_stride = row,
+                             .b = b.data() + group,
+                             .b_stride = shared_row,
+                             .c = c.data() + group,
+                             .c_stride = shared_row,
+                             .decay = decay.data(),
+                             .decay_stride = 1,
+                             .step = step.data(),
+                             .step_stride = 1,
+                             .skip = 1.0f,
+                             .out = out.data() + at,
+                             .out_stride = row});
+      }
+    });
+    state.SetIterationTime(now);
+    seconds.push_back(now);
+    of_peak.push_back(2.0 * kStateDim * static_cast<double>(size) / now / peak);
+  }
+  state.counters["ns_per_token"] = 1e9 * median(seconds) / tokens;
+  state.counters["of_peak"] = median(of_peak);
+}
+
 void bench_convolution(benchmark::State& state, const Kernels& kernels) {
   constexpr int kChannels = 8192, kWidth = 4;
   const int tokens = static_cast<int>(state.range(0));
@@ -224,6 +271,12 @@ const bool kRegistered = [] {
       return [table, bench](benchmark::State& state) { bench(state, *table); };
     };
     add(fmt::format("delta_rule/{}", table->isa), with(bench_delta_rule))
+        ->ArgName("tokens")
+        ->Arg(1)
+        ->Arg(4)
+        ->Arg(64)
+        ->Arg(512);
+    add(fmt::format("state_space/{}", table->isa), with(bench_state_space))
         ->ArgName("tokens")
         ->Arg(1)
         ->Arg(4)

@@ -13,6 +13,7 @@
 #include "kernels/quantized_rows.h"
 #include "kernels/reduce.h"
 #include "kernels/row_format.h"
+#include "kernels/state_space.h"
 
 namespace wideep::kernels {
 

@@ -7,5 +7,8 @@
 inline constexpr int kDeltaVectors = 1;  // two would need 17 of 16 registers
 #include "kernels/body/delta_rule.h"
 //
+inline constexpr int kStateVectors = 1, kStateRows = 2;
+#include "kernels/body/state_space.h"
+//
 #include "kernels/avx2/end.h"
 #endif

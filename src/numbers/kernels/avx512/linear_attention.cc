@@ -7,5 +7,8 @@
 inline constexpr int kDeltaVectors = 2;
 #include "kernels/body/delta_rule.h"
 //
+inline constexpr int kStateVectors = 2, kStateRows = 8;
+#include "kernels/body/state_space.h"
+//
 #include "kernels/avx512/end.h"
 #endif

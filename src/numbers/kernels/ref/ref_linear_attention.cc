@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reference of delta_rule.h and convolution.h: one element at a time, in the order that they
+// Reference of delta_rule.h, state_space.h and convolution.h: one element at a time, in the order that they
 // define.
 #include <cmath>
 #include <vector>
@@ -36,6 +36,22 @@ void delta_rule(const DeltaRuleArgs& args) {
         out = std::fma(q[i], state(i), out);
       }
       args.out[t * args.out_stride + j] = out;
+    }
+  }
+}
+
+void state_space(const StateSpaceArgs& args) {
+  for (int t = 0; t < args.num_tokens; ++t) {
+    const float decay = args.decay[t * args.decay_stride], step = args.step[t * args.step_stride];
+    for (int j = 0; j < args.head_dim; ++j) {
+      const float x = args.x[t * args.x_stride + j];
+      float out = 0.0f;
+      for (int i = 0; i < args.state_dim; ++i) {
+        float& state = args.state[static_cast<size_t>(i) * args.head_dim + j];
+        state = std::fma(args.b[t * args.b_stride + i], step * x, decay * state);
+        out = std::fma(args.c[t * args.c_stride + i], state, out);
+      }
+      args.out[t * args.out_stride + j] = std::fma(args.skip, x, out);
     }
   }
 }
