@@ -185,7 +185,8 @@ TEST_P(Restores, GiveTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Restores,
                          testing::Values(kPredicts, "qwen3_plain", "deepseek_v32_plain",
-                                         "lfm2_moe_plain", "qwen3_next_plain", "gpt_oss_plain"),
+                                         "granitemoehybrid_plain", "lfm2_moe_plain",
+                                         "qwen3_next_plain", "gpt_oss_plain"),
                          [](const auto& each) { return each.param; });
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "model/parts/gated_delta_net.h"
 #include "model/parts/grouped_query_attention.h"
 #include "model/parts/latent_attention.h"
+#include "model/parts/mamba2.h"
 #include "model/parts/norms.h"
 #include "model/parts/short_convolution.h"
 
@@ -56,6 +57,8 @@ Result<std::unique_ptr<Mixer>> load_mixer(const ModelConfig& config, int layer,
       return GatedDeltaNet::load(config, layer, loader);
     case LayerConfig::Mixer::kConvolution:
       return ShortConvolution::load(config, layer, loader);
+    case LayerConfig::Mixer::kMamba2:
+      return Mamba2::load(config, layer, loader);
   }
   return failed("unreachable");
 }

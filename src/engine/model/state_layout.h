@@ -6,6 +6,8 @@
 //   delta net      the convolution's last inputs [width − 1, convolved_width], then for each value
 //                  head a matrix [key_dim, value_dim]
 //   convolution    its last inputs [width − 1, hidden]
+//   Mamba-2        the convolution's last inputs [width − 1, convolved_width], then for each head a
+//                  matrix [state_dim, head_dim]
 //
 // Thread safety: plain values.
 #pragma once

@@ -122,11 +122,17 @@ def rope_keys(values, form):
     return values
 
 
+def special_float(values):
+    """A number that JSON does not have, which transformers writes as an object."""
+    return float(values["__float__"]) if "__float__" in values else values
+
+
 def without_defaults(config, values):
     """The fewest keys that give the same config."""
 
     def meaning(keys):
-        copy = json.loads(json.dumps({k: values[k] for k in keys}))
+        copy = json.dumps({k: values[k] for k in keys})
+        copy = json.loads(copy, object_hook=special_float)
         try:
             return type(config).from_dict(copy).to_dict()
         except StrictDataclassClassValidationError:

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -96,8 +97,26 @@ struct DeltaNetConfig {
   int convolved_width() const { return 2 * key_width() + value_width(); }
 };
 
+// Mamba-2 (arXiv:2405.21060).
+struct Mamba2Config {
+  int num_heads = 0;
+  int head_dim = 0;
+  int state_dim = 0;   // of each head, [state_dim, head_dim]
+  int num_groups = 0;  // of heads that share b and c
+  int convolution_width = 0;
+  bool convolution_bias = false;
+  bool projection_bias = false;  // of both projections
+  // What the length of a token's step is kept within.
+  float min_step = 0.0f;
+  float max_step = std::numeric_limits<float>::infinity();
+
+  int value_width() const { return num_heads * head_dim; }
+  int convolved_width() const { return value_width() + 2 * num_groups * state_dim; }
+  int projected_width() const { return value_width() + convolved_width() + num_heads; }
+};
+
 struct LayerConfig {
-  enum class Mixer { kAttention, kDeltaNet, kConvolution };
+  enum class Mixer { kAttention, kDeltaNet, kConvolution, kMamba2 };
   Mixer mixer = Mixer::kAttention;
   bool is_moe = true;
   // Attention:
@@ -182,6 +201,7 @@ struct ModelConfig {
   IndexerConfig indexer;  // latent attention only
   // Instead of attention, in the layers that have them:
   DeltaNetConfig delta_net;
+  Mamba2Config mamba2;
   int convolution_width = 0;      // of short convolutions
   bool convolution_bias = false;  // of their three products
 

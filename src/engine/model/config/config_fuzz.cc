@@ -19,6 +19,14 @@ void check_delta_net(const DeltaNetConfig& net) {
   WIDEEP_CHECK_GT(net.convolution_width, 0);
 }
 
+void check_mamba2(const Mamba2Config& mamba) {
+  WIDEEP_CHECK_GT(mamba.num_groups, 0);
+  WIDEEP_CHECK_EQ(mamba.num_heads % mamba.num_groups, 0);
+  WIDEEP_CHECK_GT(mamba.head_dim, 0);
+  WIDEEP_CHECK_GT(mamba.state_dim, 0);
+  WIDEEP_CHECK_GT(mamba.convolution_width, 0);
+}
+
 void check_promises(const ModelConfig& config) {
   WIDEEP_CHECK_GT(config.vocab_size, 0);
   WIDEEP_CHECK_GT(config.hidden_size, 0);
@@ -38,6 +46,7 @@ void check_promises(const ModelConfig& config) {
       WIDEEP_CHECK_GT(config.convolution_width, 0);
     }
     if (layer.mixer == LayerConfig::Mixer::kDeltaNet) check_delta_net(config.delta_net);
+    if (layer.mixer == LayerConfig::Mixer::kMamba2) check_mamba2(config.mamba2);
   }
   WIDEEP_CHECK(!config.layers.front().shares_index);
   WIDEEP_CHECK_GE(config.rope.theta, 2.0);

@@ -584,6 +584,23 @@ TEST(Families, RefuseByName) {
       {"granitemoe",
        {{"attention_multiplier", 0}},
        "attention_multiplier: expected a number from 1e-06 to 1000000, found 0"},
+      {"granitemoehybrid",
+       {{"layer_types", {"linear_attention", "conv"}}},
+       "layer_types[1]: expected linear_attention or full_attention, found conv"},
+      {"granitemoehybrid",
+       {{"position_embedding_type", "alibi"}},
+       "position_embedding_type: expected rope, found alibi; wideep computes no other"},
+      {"granitemoehybrid",
+       {{"mamba_d_head", 8}},
+       "mamba_n_heads: expected heads of 8 dimensions that make mamba_expand · hidden_size = 64 "
+       "together, found 4"},
+      {"granitemoehybrid",
+       {{"mamba_n_groups", 3}},
+       "mamba_n_groups: expected a divisor of mamba_n_heads 4, found 3"},
+      {"granitemoehybrid",
+       {{"time_step_limit", {0.5, 0.1}}},
+       "time_step_limit: expected two limits, from 0 on, of which the second is not the smaller "
+       "one"},
       {"hunyuan_v1_moe",
        {{"moe_topk", {2, 3}}},
        "moe_topk[1]: expected 2, as in the first layer, found 3; wideep computes only equal "
@@ -874,6 +891,39 @@ TEST(Families, MixersOfQwen3NextAndLfm2) {
   EXPECT_THAT(mixers(*parse(small_json("lfm2_moe"))), ElementsAre(kConvolution, kAttention));
   EXPECT_TRUE(parse(small_json("lfm2_moe"))->tie_word_embeddings);
   EXPECT_FALSE(accepted(small_json("lfm2_moe"), {{"tie_embedding", false}}).tie_word_embeddings);
+}
+
+TEST(Families, MixersOfGranite4) {
+  const json small = small_json("granitemoehybrid");
+  const ModelConfig config = *parse(small);
+  EXPECT_EQ(config.layers[0].mixer, LayerConfig::Mixer::kMamba2);
+  EXPECT_EQ(config.layers[1].mixer, LayerConfig::Mixer::kAttention);
+  EXPECT_FALSE(config.layers[1].rotates);
+  EXPECT_EQ(config.shared_intermediate_size, 1024);
+  EXPECT_EQ(config.mamba2.head_dim, 16);
+  EXPECT_EQ(config.mamba2.projected_width(), 64 + 64 + 2 * 6 + 4);
+  EXPECT_EQ(config.mamba2.max_step, std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(accepted(small, {{"position_embedding_type", "rope"}}).layers[1].rotates);
+  // As files from before transformers 5 say it.
+  json published = small;
+  published["layers_block_type"] = {"mamba", "attention"};
+  published.erase("layer_types");
+  published["position_embedding_type"] = "nope";
+  published["mamba_d_head"] = "auto";
+  published["mamba_chunk_size"] = 256;
+  published["time_step_limit"] = {0.25, "Infinity"};  // a number of Python, as it is read
+  const ModelConfig same = *parse(published);
+  EXPECT_EQ(same.layers, config.layers);
+  EXPECT_EQ(same.mamba2.min_step, 0.25f);
+  EXPECT_THAT(same.notes, testing::IsEmpty());
+  published["time_step_limit"] = {0.25, {{"__float__", "Infinity"}}};
+  EXPECT_EQ(parse(published)->mamba2.max_step, std::numeric_limits<float>::infinity());
+
+  const ModelConfig dense =
+      accepted(small, {{"num_local_experts", 0}, {"shared_intermediate_size", 24}});
+  EXPECT_FALSE(dense.has_experts());
+  EXPECT_EQ(dense.dense_intermediate_size, 24);
+  EXPECT_EQ(dense.shared_intermediate_size, 0);
 }
 
 // The keys of the published file: those of Qwen3.5, and the gate's activation by name.

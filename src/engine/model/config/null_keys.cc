@@ -29,9 +29,9 @@ constexpr std::string_view kFlags[] = {"deepseek_v2", "deepseek_v3", "kimi_k2", 
 constexpr std::string_view kInterleaved[] = {"deepseek_v3", "kimi_k2", "kimi_k25", "mistral3",
                                              "mistral4"};
 constexpr std::string_view kAsManyHeads[] = {
-    "deepseek_v2",      "deepseek_v3",    "kimi_k2", "kimi_k25", "olmoe", "granitemoe",
-    "granitemoeshared", "hunyuan_v1_moe", "llama",   "mistral",  "qwen2", "qwen3",
-    "mistral3",         "mistral4",       "dots1"};
+    "deepseek_v2",      "deepseek_v3",    "kimi_k2", "kimi_k25",        "olmoe", "granitemoe",
+    "granitemoeshared", "hunyuan_v1_moe", "llama",   "mistral",         "qwen2", "qwen3",
+    "mistral3",         "mistral4",       "dots1",   "granitemoehybrid"};
 constexpr std::string_view kWholeHeads[] = {"deepseek_v2", "deepseek_v3",    "kimi_k2", "kimi_k25",
                                             "mixtral",     "hunyuan_v1_moe", "llama",   "mistral"};
 constexpr std::string_view kErnie[] = {"ernie4_5_moe"};
@@ -69,6 +69,7 @@ const NullKey kNullKeys[] = {
     {"norm_topk_prob", kFlags},
     {"rope_interleave", kInterleaved},
     {"use_bias", kErnie},
+    {"position_embedding_type"},
     // Layers that predict further tokens: none.
     {"num_nextn_predict_layers"},
     {"num_mtp_layers"},

@@ -37,6 +37,7 @@ constexpr std::array kFamilies = {
     Family{"olmoe", "OlmoeForCausalLM", read_olmoe, 1e-5},
     Family{"granitemoe", "GraniteMoeForCausalLM", read_granitemoe, 1e-6},
     Family{"granitemoeshared", "GraniteMoeSharedForCausalLM", read_granitemoe, 1e-6},
+    Family{"granitemoehybrid", "GraniteMoeHybridForCausalLM", read_granitemoehybrid, 1e-6},
     Family{"ernie4_5_moe", "Ernie4_5_MoeForCausalLM", read_ernie4_5_moe, 1e-5},
     Family{"hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM", read_hunyuan_v1_moe, 1e-5},
     Family{"lfm2_moe", "Lfm2MoeForCausalLM", read_lfm2_moe, 1e-5},

@@ -141,6 +141,10 @@ void name_experts_w123(const std::string& moe, weights::TensorNames* names);
 void name_experts_below(const std::string& moe, weights::TensorNames* names);
 void name_dense_w123(const std::string& dense, weights::TensorNames* names);
 
+// Granite's attention with the multipliers of the model, and its experts (granitemoe.cc).
+void read_granite_attention(const formats::JsonObject& root, ModelConfig* config);
+void read_granite_experts(const formats::JsonObject& root, ModelConfig* config);
+
 // Keys of DeepSeek-V3's latent attention, experts and routing, which others have taken over
 // (deepseek.cc). whole_head: head_dim repeats the size of a whole head, not of its rotated part.
 void read_latent_attention(const formats::JsonObject& root, ModelConfig* config,
@@ -183,8 +187,9 @@ void read_indexer(const formats::JsonObject& root, bool rotates_interleaved, Mod
 using Reader = void(const formats::JsonObject& root, ModelConfig* config);
 Reader read_deepseek_v2, read_deepseek_v3, read_deepseek_v32, read_dots1, read_ernie4_5_moe,
     read_exaone_moe, read_glm4_moe, read_glm4_moe_lite, read_glm_moe_dsa, read_gpt_oss,
-    read_granitemoe, read_hunyuan_v1_moe, read_hy_v3, read_lfm2_moe, read_llama, read_llama4,
-    read_minimax_m2, read_mistral, read_mistral4, read_mixtral, read_olmoe, read_qwen2,
-    read_qwen2_moe, read_qwen3, read_qwen3_5_moe, read_qwen3_moe, read_qwen3_next, read_solar_open;
+    read_granitemoe, read_granitemoehybrid, read_hunyuan_v1_moe, read_hy_v3, read_lfm2_moe,
+    read_llama, read_llama4, read_minimax_m2, read_mistral, read_mistral4, read_mixtral, read_olmoe,
+    read_qwen2, read_qwen2_moe, read_qwen3, read_qwen3_5_moe, read_qwen3_moe, read_qwen3_next,
+    read_solar_open;
 
 }  // namespace wideep::model

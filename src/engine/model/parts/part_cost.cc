@@ -52,6 +52,8 @@ PartCost mixer_cost(const ModelConfig& config, int index) {
       return delta_net_cost(config);
     case LayerConfig::Mixer::kConvolution:
       return convolution_cost(config);
+    case LayerConfig::Mixer::kMamba2:
+      return mamba2_cost(config);
   }
   return {};
 }

@@ -99,6 +99,7 @@ PartCost latent_cost(const ModelConfig& config, const LayerConfig& layer);
 PartCost sparse_indexer_cost(const ModelConfig& config, const LayerConfig& layer);
 PartCost delta_net_cost(const ModelConfig& config);
 PartCost convolution_cost(const ModelConfig& config);
+PartCost mamba2_cost(const ModelConfig& config);
 // Of the mixer that the layer has.
 PartCost mixer_cost(const ModelConfig& config, int layer);
 
