@@ -71,11 +71,17 @@ enum class Tuning { kZen4, kZen5 };
 // kZen5 on AMD processors from family 26 on, else kZen4. AVX2 kernels always use kZen4.
 Tuning best_tuning();
 
+// GELU's tanh approximation is x / (1 + exp(−x · (kGeluLinear + kGeluCubic · x²))): 2 √(2/π), and
+// 0.044715 times that.
+inline constexpr float kGeluLinear = 1.59576912f;
+inline constexpr float kGeluCubic = 0.0713548163f;
+
 // The function of a gated MLP, from the products `gate` and `up`.
 struct Activation {
   enum class Kind {
     kSilu,           // silu(gate) · up
     kClampedSwiglu,  // (u + 1) · g · σ(alpha · g), g = min(gate, limit), u = up within ±limit
+    kGeluTanh,       // gelu(gate) · up, with the tanh approximation (arXiv:1606.08415)
   };
   Kind kind = Kind::kSilu;
   float alpha = 1.702f;  // kClampedSwiglu only; the defaults are GPT-OSS's

@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <numbers>
 #include <random>
 #include <tuple>
 #include <vector>
@@ -203,8 +204,14 @@ TEST_P(EveryFormat, ABiasIsAddedAfterTheScale) {
   }
 }
 
+// By its definition.
+double gelu_tanh(double x) {
+  const double u = std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+  return 0.5 * x * (1.0 + std::tanh(u));
+}
+
 // The gated product with biases and every function, from the two products alone.
-TEST_P(EveryFormat, BiasesAndTheClampedFunctionOfAGatedProduct) {
+TEST_P(EveryFormat, BiasesAndTheFunctionsOfAGatedProduct) {
   std::mt19937 rng(12);
   for (const int m : {1, 5, 20}) {
     const int n = 45;
@@ -225,7 +232,8 @@ TEST_P(EveryFormat, BiasesAndTheClampedFunctionOfAGatedProduct) {
         const float* const biases[] = {has_gate_bias ? gate_bias.data() : nullptr,
                                        has_up_bias ? up_bias.data() : nullptr};
         const auto gates = multiply(product.w, biases[0]), ups = multiply(product.up, biases[1]);
-        for (const auto kind : {Activation::Kind::kSilu, Activation::Kind::kClampedSwiglu}) {
+        for (const auto kind : {Activation::Kind::kSilu, Activation::Kind::kClampedSwiglu,
+                                Activation::Kind::kGeluTanh}) {
           const auto h = product.by_every_tuning([&](Tuning tuning, OutputRows out) {
             kernels().gated_matmul({.m = m,
                                     .x = product.rows(),
@@ -245,6 +253,7 @@ TEST_P(EveryFormat, BiasesAndTheClampedFunctionOfAGatedProduct) {
               up = std::clamp(up, -6.0, 6.0);
               expected = (up + 1.0) * gate / (1.0 + std::exp(-1.5 * gate));
             }
+            if (kind == Activation::Kind::kGeluTanh) expected = gelu_tanh(gate) * up;
             ASSERT_NEAR(h[i], expected, 2e-6 * std::abs(expected) + 1e-6) << gate << " " << up;
           }
         }
@@ -452,6 +461,52 @@ TEST(GatedMatmul, TheClampKeepsNanAndExtremesFinite) {
     EXPECT_NEAR(h[1], -6.0 * 7.0 / (1.0 + std::exp(-1.702 * 7.0)), 1e-4) << table->isa;
     EXPECT_NEAR(h[2], 0.0, 1e-5) << table->isa;
     EXPECT_TRUE(std::isnan(h[3]) && std::isnan(h[4])) << table->isa;
+  }
+}
+
+// Far from zero the function is its argument or 0, without overflow; close to it, half of it.
+TEST(Gelu, FarFromZeroAndCloseToIt) {
+  const std::vector<float> one = {1.0f, 0.0f}, other = {0.0f, 1.0f};
+  std::vector<std::vector<float>> found;  // by every kernel that has vectors
+  for (const Kernels* table : all_kernels()) {
+    if (!table->supported()) continue;
+    const PackedShape shape = packed_shape(WeightFormat::kF32, 1, 2);
+    base::AlignedBytes gate_bytes(shape.bytes()), up_bytes(shape.bytes());
+    const PackedMatrix gate = pack_matrix(shape, one.data(), gate_bytes.data());
+    const PackedMatrix up = pack_matrix(shape, other.data(), up_bytes.data());
+    std::vector<float> x;
+    for (const float value : {1e30f, -1e30f, 30.0f, -30.0f, 1e-20f, -1e-6f, 0.0f, NAN}) {
+      x.insert(x.end(), {value, 2.0f});
+    }
+    for (int i = -400; i <= 400; ++i) {
+      x.insert(x.end(), {0.025f * static_cast<float>(i) + 0.001f, 1.0f});
+    }
+    const int rows = static_cast<int>(x.size() / 2);
+    std::vector<float> h(x.size() / 2, 0.0f);
+    table->gated_matmul({.m = rows,
+                         .x = {x.data(), 8},
+                         .gate = gate,
+                         .up = up,
+                         .last_panel = 1,
+                         .h = {h.data(), 4},
+                         .activation = {.kind = Activation::Kind::kGeluTanh}});
+    EXPECT_FLOAT_EQ(h[0], 2e30f) << table->isa;
+    EXPECT_NEAR(h[1], 0.0, 1e-6) << table->isa;
+    EXPECT_FLOAT_EQ(h[2], 60.0f) << table->isa;
+    EXPECT_NEAR(h[3], 0.0, 1e-30) << table->isa;
+    EXPECT_FLOAT_EQ(h[4], 1e-20f) << table->isa;
+    EXPECT_NEAR(h[5], -1e-6, 1e-11) << table->isa;
+    EXPECT_EQ(h[6], 0.0f) << table->isa;
+    EXPECT_TRUE(std::isnan(h[7])) << table->isa;
+    for (int i = 8; i < rows; ++i) {
+      const double expected = gelu_tanh(x[static_cast<size_t>(i) * 2]);
+      ASSERT_NEAR(h[static_cast<size_t>(i)], expected, 1e-6 * std::abs(expected) + 2e-7)
+          << table->isa << ": gelu of " << x[static_cast<size_t>(i) * 2];
+    }
+    if (table != all_kernels().back()) found.push_back(h);  // the last is "ref"
+  }
+  for (size_t i = 1; i < found.size(); ++i) {
+    EXPECT_EQ(std::memcmp(found[0].data(), found[i].data(), found[0].size() * sizeof(float)), 0);
   }
 }
 

@@ -403,8 +403,15 @@ inline F32x16 with_bias(F32x16 scaled, const float* bias, int column, int n) {
   return add(scaled, load_n(bias + column, std::min(kPanelWidth, n - column)));
 }
 
+// ½ x (1 + tanh u) = x / (1 + e⁻²ᵘ) with u = √(2/π) (x + 0.044715 x³): one division, no tanh.
+inline F32x16 gelu_tanh(F32x16 x) {
+  const F32x16 factor = fma(mul(x, x), set1(-kGeluCubic), set1(-kGeluLinear));
+  return div(x, add(set1(1.0f), exp(mul(x, factor))));
+}
+
 inline F32x16 activate(const Activation& activation, F32x16 gate, F32x16 up) {
   if (activation.kind == Activation::Kind::kSilu) return mul(silu(gate), up);
+  if (activation.kind == Activation::Kind::kGeluTanh) return mul(gelu_tanh(gate), up);
   // min and max return their second operand if one is NaN.
   const F32x16 limit = set1(activation.limit), one = set1(1.0f);
   gate = min(limit, gate);

@@ -207,6 +207,10 @@ float dot(const void* x, const PackedMatrix& w, int column, const float* bias) {
 
 float activate(const Activation& activation, float gate, float up) {
   if (activation.kind == Activation::Kind::kSilu) return gate / (1.0f + std::exp(-gate)) * up;
+  if (activation.kind == Activation::Kind::kGeluTanh) {
+    const float factor = std::fma(gate * gate, -kGeluCubic, -kGeluLinear);
+    return gate / (1.0f + std::exp(gate * factor)) * up;
+  }
   // Comparisons that keep NaN.
   const float limit = activation.limit;
   if (gate > limit) gate = limit;
