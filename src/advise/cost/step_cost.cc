@@ -81,8 +81,8 @@ StepCost::StepCost(const Hardware& hardware, const ModelConfig& config, const La
     dense_.push_back(dense_of_layer(config_, layer, layout_.attention_parts()));
   }
   const model::KvLayout kv(config_, layout_.cache, layout_.attention_parts());
-  if (kv.num_cached > 0) {
-    kv_bytes_ = static_cast<double>(kv.page_bytes()) / kernels::kPageTokens / kv.num_cached;
+  for (int layer = 0; layer < config_.num_layers; ++layer) {
+    kv_bytes_.push_back(static_cast<double>(kv.layer_bytes(layer)) / kernels::kPageTokens);
   }
 }
 
@@ -98,7 +98,7 @@ double StepCost::all_reduce_seconds(double tokens) const {
 // The ranks that share sequences wait once until all have written keys and values; then a rank
 // reads those of the other ranks in place. Between nodes the new ones are sent to each node
 // instead.
-double StepCost::meeting_seconds(const StepShape& batch, int reach) const {
+double StepCost::meeting_seconds(const StepShape& batch, int layer) const {
   const int ranks = layout_.context;
   if (ranks == 1) return 0.0;
   // Ranks that differ only in context are tensor_ranks() apart.
@@ -108,10 +108,11 @@ double StepCost::meeting_seconds(const StepShape& batch, int reach) const {
   if (hardware_.divisible && hardware_.nodes == 1) return link.latency;
   const bool one_node = !hardware_.divisible && span <= hardware_.node_link_ranks;
   const auto tokens = static_cast<double>(batch.num_tokens);
+  const int reach = config_.layers[static_cast<size_t>(layer)].reach();
   const auto cached = static_cast<double>(batch.cached_within(reach));
   const double positions =
       one_node ? (cached / ranks + tokens) * (ranks - 1) : tokens * (ranks - 1);
-  return link.latency + positions * kv_bytes_ / link.bandwidth;
+  return link.latency + positions * kv_bytes_[static_cast<size_t>(layer)] / link.bandwidth;
 }
 
 void StepCost::add_experts(const Hardware& hardware, const PlacedLayer& placed,
@@ -202,9 +203,10 @@ StepTime StepCost::layer_time(const Hardware& hardware, int layer, const StepSha
   const int reach = config_.layers[static_cast<size_t>(layer)].reach();
   if (config_.is_cached(layer)) {
     const auto attended = static_cast<double>(batch.attended_within(reach));
-    time.attention +=
-        attention_seconds(hardware, static_cast<double>(batch.cached_within(reach)) * kv_bytes_,
-                          attended * static_cast<double>(elements.attended) / parts);
+    time.attention += attention_seconds(
+        hardware,
+        static_cast<double>(batch.cached_within(reach)) * kv_bytes_[static_cast<size_t>(layer)],
+        attended * static_cast<double>(elements.attended) / parts);
   }
   if (dense.mlp.weights > 0.0) {
     DenseWork mlp = dense.mlp;
@@ -214,7 +216,7 @@ StepTime StepCost::layer_time(const Hardware& hardware, int layer, const StepSha
     time.dense = product_seconds(hardware, own, layout_.format, mlp);
   }
   time.joint = 2.0 * all_reduce_seconds(tokens);
-  if (config_.is_cached(layer)) time.joint += meeting_seconds(batch, reach);
+  if (config_.is_cached(layer)) time.joint += meeting_seconds(batch, layer);
   return time;
 }
 
@@ -245,8 +247,8 @@ double StepCost::working_set(const StepShape& batch, double all_tokens) const {
     bytes += static_cast<double>(elements.mixer + elements.mlp) * weight;
     if (config_.is_cached(layer)) {
       const int reach = config_.layers[static_cast<size_t>(layer)].reach();
-      bytes += static_cast<double>(batch.cached_within(reach)) * kv_bytes_ * layout_.num_batches() *
-               layout_.context;
+      bytes += static_cast<double>(batch.cached_within(reach)) *
+               kv_bytes_[static_cast<size_t>(layer)] * layout_.num_batches() * layout_.context;
     }
     if (!config_.is_moe(layer)) continue;
     const ExpertWork work = mean_work(experts_[moe++], all_tokens, 1);

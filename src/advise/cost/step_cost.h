@@ -90,8 +90,7 @@ class StepCost {
   void add_exchange(const Hardware& hardware, double tokens, RankTime* time) const;
   double slices_seconds(double rows) const;  // rows: (token, expert) pairs of a rank
   double all_reduce_seconds(double tokens) const;
-  // reach: of the layer, as in LayerConfig.
-  double meeting_seconds(const model::StepShape& batch, int reach) const;
+  double meeting_seconds(const model::StepShape& batch, int layer) const;
 
   // Bytes that all ranks read in an iteration.
   double working_set(const model::StepShape& batch, double all_tokens) const;
@@ -104,7 +103,7 @@ class StepCost {
   std::vector<PlacedLayer> experts_;
   std::vector<model::LayerElements> layers_;
   std::vector<LayerDense> dense_;
-  double kv_bytes_ = 0.0;  // of a position in one layer, on a rank
+  std::vector<double> kv_bytes_;  // [layers] of a position, on a rank
 };
 
 }  // namespace wideep::cost

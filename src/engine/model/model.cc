@@ -10,7 +10,12 @@
 //
 //   x = projection([rms_norm(embedding(next ids)) ‖ rms_norm(hidden)])
 //
-// Embeddings, what is added to x, and logits are multiplied by the config's scales.
+// Embeddings, what is added to x, and logits are multiplied by the config's scales. With norms after
+// the parts, and a dense MLP beside the experts:
+//
+//   x += rms_norm(mixer(rms_norm(x)))
+//   x += rms_norm(rms_norm(mlp(rms_norm(x))) + rms_norm(moe(rms_norm(x))))
+//   x *= scalar
 //
 // In a tensor group each rank keeps the residual stream x of its own tokens only. It writes their
 // normalised rows h to a buffer that all ranks of the group read, and meets the others (a barrier)
@@ -19,6 +24,7 @@
 #include "model/model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "base/trace.h"
@@ -50,12 +56,16 @@ Status Model::forward(const Batch& batch, const KvLayout& kv, int64_t iteration,
   return {};
 }
 
-// What all layers share (runs of tokens, rotary angles, attention tasks) is computed once per
-// iteration.
+// What layers share (runs of tokens; for each kind, rotary angles and attention tasks) is computed
+// once per iteration.
 void Model::prepare(const MixerCall& call) {
-  mixer_scratch_.step.start(call.batch, config_.indexer.top_k);
-  for (int layer = layers_.first; layer < layers_.last; ++layer) {
-    if (config_.is_cached(layer)) return weights_.layers[layer].mixer->prepare(call);
+  mixer_scratch_.step.start(call.batch, config_.indexer.top_k, config_.num_attention_kinds());
+  for (int kind = 0; kind < config_.num_attention_kinds(); ++kind) {
+    for (int layer = layers_.first; layer < layers_.last; ++layer) {
+      if (!config_.is_cached(layer) || config_.layers[layer].attention_kind != kind) continue;
+      weights_.layers[layer].mixer->prepare(call);
+      break;
+    }
   }
 }
 
@@ -107,12 +117,26 @@ transport::Written Model::own_input() const {
   return written_rows(h_, static_cast<size_t>(config_.hidden_size), own_);
 }
 
-void Model::add(const float* y) {
+// norm: of y; empty: none.
+void Model::add(const float* y, const std::vector<float>& norm) {
   const int hidden = config_.hidden_size;
   for_each_row([&](int64_t row) {
-    compute_.kernels().add_scaled(Dtype::kF32, y + row * hidden, config_.residual_scale, hidden,
+    thread_local std::vector<float> normed;
+    const float* from = y + row * hidden;
+    if (!norm.empty()) {
+      normed.resize(norm.size());
+      compute_.kernels().rms_norm(from, norm.data(), config_.rms_norm_eps, hidden, normed.data());
+      from = normed.data();
+    }
+    compute_.kernels().add_scaled(Dtype::kF32, from, config_.residual_scale, hidden,
                                   x_.data() + row * hidden);
   });
+}
+
+void Model::scale(float factor) {
+  const int hidden = config_.hidden_size;
+  for_each_row(
+      [&](int64_t row) { compute_.kernels().scale_row(factor, hidden, x_.data() + row * hidden); });
 }
 
 Status Model::forward_layer(const MixerCall& call, int index) {
@@ -122,36 +146,87 @@ Status Model::forward_layer(const MixerCall& call, int index) {
     normalize(layer.mixer_norm);
     WIDEEP_TRY(group_.meet(own_input(), call.where.named("the layer's input")));
     WIDEEP_TRY_ASSIGN(const float* mixed, layer.mixer->forward(call, h_));
-    add(mixed);
+    add(mixed, layer.mixer_output_norm);
   }
   normalize(layer.mlp_norm);
-  return layer.moe != nullptr ? forward_moe(call, index) : forward_mlp(call, index);
+  WIDEEP_TRY(layer.moe != nullptr ? forward_moe(call, index) : forward_mlp(call, index));
+  if (layer.scalar != 1.0f) scale(layer.scalar);
+  return {};
 }
 
 // The dense MLP of all tokens of the batch: each rank of the group computes a part of the columns.
 Status Model::forward_mlp(const MixerCall& call, int index) {
   const base::TraceSpan span(base::Span::kMlp, index);
+  WIDEEP_TRY_ASSIGN(const float* out, run_mlp(call, index));
+  add(out, weights_.layers[index].mlp_output_norm);
+  return {};
+}
+
+// Of the rows in h_; the output is in JointBuffer::kOutput.
+Result<const float*> Model::run_mlp(const MixerCall& call, int index) {
   const int num_tokens = call.batch.num_tokens(), hidden = config_.hidden_size;
   WIDEEP_TRY(group_.meet(own_input(), call.where.named("the feed-forward input")));
-  WIDEEP_TRY_ASSIGN(const float* out,
-                    mlp_runner_.run(compute_, group_, weights_.layers[index].mlp.view(),
-                                    float_rows(h_, hidden, num_tokens, hidden), call.where));
-  add(out);
+  return mlp_runner_.run(compute_, group_, weights_.layers[index].mlp.view(),
+                         float_rows(h_, hidden, num_tokens, hidden), call.where);
+}
+
+// The dense MLP beside the experts. Afterwards h_ has what the experts take: no rank reads the
+// MLP's input any more, because all have met since they did.
+Status Model::run_beside(const MixerCall& call, int index) {
+  const base::TraceSpan span(base::Span::kMlp, index);
+  const Layer& layer = weights_.layers[index];
+  const auto hidden = static_cast<size_t>(config_.hidden_size);
+  WIDEEP_TRY_ASSIGN(const float* out, run_mlp(call, index));
+  float* beside = beside_.get<float>(static_cast<size_t>(own_.size) * hidden);
+  compute_.rms_norm(out + own_.begin * hidden, own_.size, layer.dense_output_norm,
+                    config_.rms_norm_eps, beside);
+  normalize(layer.experts_norm);
   return {};
+}
+
+// What the experts have put out, with the norms after them.
+void Model::add_experts(const Layer& layer) {
+  const int hidden = config_.hidden_size;
+  float* routed = routed_.get<float>(static_cast<size_t>(own_.size) * hidden);
+  const float* beside =
+      layer.has_both() ? beside_.get<float>(static_cast<size_t>(own_.size) * hidden) : nullptr;
+  for_each_row([&](int64_t row) {
+    const int64_t at = (row - own_.begin) * hidden;
+    float* y = routed + at;
+    const auto normalize = [&](const std::vector<float>& norm) {
+      compute_.kernels().rms_norm(y, norm.data(), config_.rms_norm_eps, hidden, y);
+    };
+    if (beside != nullptr) {
+      normalize(layer.experts_output_norm);
+      compute_.kernels().add_scaled(Dtype::kF32, beside + at, 1.0f, hidden, y);
+    }
+    normalize(layer.mlp_output_norm);
+    compute_.kernels().add_scaled(Dtype::kF32, y, 1.0f, hidden, x_.data() + row * hidden);
+  });
 }
 
 // Each rank routes its own tokens, and dispatch takes their rows to the ranks of the experts. A
 // rank alone leaves the shared expert to the MoeRunner, which runs it while it would wait for rows.
 // A tensor group must run it here, because it is collective over the group.
 Status Model::forward_moe(const MixerCall& call, int index) {
-  const MoeWeights& weights = *weights_.layers[index].moe;
+  const Layer& layer = weights_.layers[index];
+  const MoeWeights& weights = *layer.moe;
   const size_t hidden = config_.hidden_size, first = own_.begin * hidden;
+  if (layer.has_both()) WIDEEP_TRY(run_beside(call, index));
   MoeCall moe{.layer = index,
               .iteration = call.where.iteration,
               .num_tokens = own_.size,
               .tokens_of_ranks = call.batch.tokens_of_ranks,
               .h = h_ + first,
               .x = x_.data() + first};
+  if (!weights.router_norm.empty()) {
+    moe.router_h = router_rows(weights.router_norm, &router_h_);
+  }
+  const bool has_norm = !layer.mlp_output_norm.empty();
+  if (has_norm) {
+    moe.x = routed_.get<float>(static_cast<size_t>(own_.size) * hidden);
+    std::fill_n(moe.x, static_cast<size_t>(own_.size) * hidden, 0.0f);
+  }
   // After the last layer only tokens with logits are read, so the others are not sent to experts.
   const bool last = index + 1 == config_.num_all_layers();
   if (last) moe.wanted = wanted_;
@@ -163,7 +238,17 @@ Status Model::forward_moe(const MixerCall& call, int index) {
     moe.shared = shared + static_cast<size_t>(own) * hidden;
   }
   if (moe_.looks_ahead()) moe.next = next_moe(index + 1);
-  return moe_.forward(compute_, weights, moe);
+  WIDEEP_TRY(moe_.forward(compute_, weights, moe));
+  if (has_norm) add_experts(layer);
+  return {};
+}
+
+// The residual stream of the own tokens, normalised.
+const float* Model::router_rows(const std::vector<float>& norm, Scratch* scratch) {
+  const auto hidden = static_cast<size_t>(config_.hidden_size);
+  float* rows = scratch->get<float>(static_cast<size_t>(own_.size) * hidden);
+  compute_.rms_norm(x_.data() + own_.begin * hidden, own_.size, norm, config_.rms_norm_eps, rows);
+  return rows;
 }
 
 // The layer that follows, if it has experts, as if only its norm came before its router.
@@ -171,10 +256,9 @@ NextMoe Model::next_moe(int index) {
   if (index >= std::min(layers_.last, config_.num_layers)) return {};
   const Layer& layer = weights_.layers[static_cast<size_t>(index)];
   if (layer.moe == nullptr) return {};
-  const auto hidden = static_cast<size_t>(config_.hidden_size);
-  float* h = next_h_.get<float>(static_cast<size_t>(own_.size) * hidden);
-  compute_.rms_norm(x_.data() + own_.begin * hidden, own_.size, layer.mlp_norm,
-                    config_.rms_norm_eps, h);
+  const std::vector<float>* norm = layer.has_both() ? &layer.experts_norm : &layer.mlp_norm;
+  if (!layer.moe->router_norm.empty()) norm = &layer.moe->router_norm;
+  const float* h = router_rows(*norm, &next_h_);
   NextMoe next{.layer = index, .weights = layer.moe.get(), .h = h, .wanted = {}};
   if (index + 1 == config_.num_all_layers()) next.wanted = wanted_;
   return next;
@@ -222,15 +306,30 @@ Status Model::head(int num_rows, const transport::Awaited& where, std::vector<fl
       group_.meet(written_columns(out, config_.vocab_size, sizeof(float), num_rows, product.panels),
                   where.named("logits")));
   if (!group_.is_alone()) std::copy_n(out, logits->size(), logits->data());
+  finish_logits(num_rows, logits->data());
+  return {};
+}
+
+void Model::finish_logits(int num_rows, float* logits) const {
+  const auto vocab = static_cast<size_t>(config_.vocab_size);
   if (config_.logits_scale != 1.0f) {
     compute_.pool().parallel_for(num_rows, 1, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         compute_.kernels().scale_row(config_.logits_scale, config_.vocab_size,
-                                     logits->data() + static_cast<size_t>(row) * vocab);
+                                     logits + static_cast<size_t>(row) * vocab);
       }
     });
   }
-  return {};
+  if (config_.logits_cap == 0.0f) return;
+  constexpr size_t kPiece = 4096;  // a tanh takes about ten nanoseconds
+  const size_t count = static_cast<size_t>(num_rows) * vocab;
+  const auto pieces = static_cast<int64_t>((count + kPiece - 1) / kPiece);
+  compute_.pool().parallel_for(pieces, 1, [&](int64_t begin, int64_t end) {
+    const size_t last = std::min(static_cast<size_t>(end) * kPiece, count);
+    for (size_t i = static_cast<size_t>(begin) * kPiece; i < last; ++i) {
+      logits[i] = config_.logits_cap * std::tanh(logits[i] / config_.logits_cap);
+    }
+  });
 }
 
 }  // namespace wideep::model

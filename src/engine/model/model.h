@@ -26,14 +26,21 @@ struct PredictionWeights {
   std::vector<float> final_norm;      // [hidden]
 };
 
-// One layer. Either `mlp` (dense) or `moe` is set.
+// One layer. Either `mlp` (dense) or `moe` is set, or both (dense_beside_experts). All norms are
+// [hidden], and empty where the model has none.
 struct Layer {
   std::unique_ptr<PredictionWeights> prediction;  // null: a layer of the main model
-  std::vector<float> mixer_norm;                  // [hidden]
+  std::vector<float> mixer_norm, mixer_output_norm;
   std::unique_ptr<Mixer> mixer;
-  std::vector<float> mlp_norm;  // [hidden]
+  std::vector<float> mlp_norm, mlp_output_norm;
   weights::MlpRecord mlp;
   std::unique_ptr<MoeWeights> moe;
+  // Of a dense MLP beside experts. mlp_norm is then of what the MLP takes, mlp_output_norm of the
+  // sum of both results.
+  std::vector<float> dense_output_norm, experts_norm, experts_output_norm;
+  float scalar = 1.0f;
+
+  bool has_both() const { return moe != nullptr && !mlp.empty(); }
 };
 
 // All weights but the routed experts; constant after loading, so that the ranks of a machine can
@@ -161,11 +168,16 @@ class Model {
   void copy_in(const float* rows);
   void copy_out(float* rows) const;
   void normalize(const std::vector<float>& norm);
-  void add(const float* y);
+  void add(const float* y, const std::vector<float>& norm);
+  void scale(float factor);
   transport::Written own_input() const;
   Status forward_layer(const MixerCall& call, int layer);
   Status forward_mlp(const MixerCall& call, int layer);
   Status forward_moe(const MixerCall& call, int layer);
+  Result<const float*> run_mlp(const MixerCall& call, int layer);
+  Status run_beside(const MixerCall& call, int layer);
+  const float* router_rows(const std::vector<float>& norm, Scratch* scratch);
+  void add_experts(const Layer& layer);
   NextMoe next_moe(int index);
   Result<const float*> run_shared(const MixerCall& call, const MoeWeights& weights,
                                   std::span<const int32_t> tokens);
@@ -173,6 +185,7 @@ class Model {
   Status normalize_logit_rows(const Batch& batch, const std::vector<float>& norm,
                               const transport::Awaited& where);
   Status head(int num_rows, const transport::Awaited& where, std::vector<float>* logits);
+  void finish_logits(int num_rows, float* logits) const;
   void keep_hidden();
   void enter_prediction(const PredictionCall& call, const PredictionWeights& prediction);
   Status keep_outputs(const PredictionCall& call, const std::vector<float>& norm,
@@ -195,6 +208,9 @@ class Model {
   float* h_ = nullptr;  // [num_tokens, hidden] normalised x_, in kInput; this rank writes own rows
   Scratch cast_;
   Scratch next_h_;  // [own tokens, hidden] see NextMoe
+  // [own tokens, hidden] where norms follow: what experts, or the dense MLP beside them, put out;
+  // and what the router takes, where it has a norm of its own.
+  Scratch routed_, beside_, router_h_;
   MixerScratch mixer_scratch_;
   MlpRunner mlp_runner_;
   std::vector<int32_t> all_;     // [num_tokens] 0, 1, ...

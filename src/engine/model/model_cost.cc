@@ -61,6 +61,11 @@ uint64_t mixer_row_bytes(const ModelConfig& config, const ModelForms& forms, int
 uint64_t outer_row_bytes(const ModelConfig& config, const ModelForms& forms, LayerRange layers) {
   const uint64_t hidden = config.hidden_size;
   uint64_t bytes = floats(2 * hidden), operand = operand_row_bytes(forms.lm_head, hidden);
+  if (config.has_experts()) {  // see Model::routed_
+    bytes += floats((config.norms_after ? 1 : 0) * hidden +
+                    (config.dense_beside_experts ? 1 : 0) * hidden +
+                    (config.routing.own_norm ? 1 : 0) * hidden);
+  }
   if (config.num_prediction_layers > 0 && layers.last == config.num_all_layers()) {
     const PartCost prediction = prediction_cost(config);
     bytes += floats(prediction.scratch_floats);
@@ -98,10 +103,11 @@ uint64_t working_row_bytes(const ModelConfig& config, const ModelForms& forms,
   for (int layer = layers.first; layer < layers.last; ++layer) {
     mixer = std::max(mixer, mixer_row_bytes(config, forms, layer));
     const MatrixForm form = forms.of(layer, TensorUse::kMlp);
-    if (!config.is_moe(layer)) {
+    if (!config.is_moe(layer) || config.dense_beside_experts) {
       dense = std::max(dense, mlp_row_bytes(form, config.hidden_size,
                                             config.dense_intermediate_size, Dtype::kF32));
-    } else if (config.shared_intermediate_size > 0) {
+    }
+    if (config.is_moe(layer) && config.shared_intermediate_size > 0) {
       shared = std::max(shared, mlp_row_bytes(form, config.hidden_size,
                                               config.shared_intermediate_size, shared_input));
     }

@@ -7,6 +7,8 @@
 // for the one before.
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "base/numa.h"
 #include "base/try.h"
 #include "model/model.h"
@@ -23,6 +25,16 @@ namespace {
 using kernels::WeightFormat;
 using weights::WeightLoader;
 
+// With the factor that comes after the norm.
+Result<std::vector<float>> load_router_norm(const ModelConfig& config, const WeightLoader& loader,
+                                            const std::string& prefix) {
+  WIDEEP_TRY_ASSIGN(std::vector<float> norm,
+                    loader.floats(prefix + "gate.norm.weight", {config.hidden_size}));
+  const auto factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.hidden_size)));
+  for (float& weight : norm) weight *= factor;
+  return norm;
+}
+
 Result<std::unique_ptr<MoeWeights>> load_moe(const ModelConfig& config, const WeightLoader& loader,
                                              const std::string& prefix) {
   auto moe = std::make_unique<MoeWeights>();
@@ -35,10 +47,16 @@ Result<std::unique_ptr<MoeWeights>> load_moe(const ModelConfig& config, const We
   WIDEEP_TRY_ASSIGN(moe->router_bias,
                     load_bias(config.routing.selection_bias, loader,
                               prefix + "gate.e_score_correction_bias", num_experts));
+  if (config.routing.own_norm) {
+    WIDEEP_TRY_ASSIGN(moe->router_norm, load_router_norm(config, loader, prefix));
+  }
+  WIDEEP_TRY_ASSIGN(moe->expert_scale, load_bias(config.routing.expert_scale, loader,
+                                                 prefix + "gate.expert_scale", num_experts));
   if (config.shared_intermediate_size == 0) return moe;
-  WIDEEP_TRY_ASSIGN(moe->shared,
-                    weights::load_mlp(loader, prefix + "shared_experts", config.hidden_size,
-                                      config.shared_intermediate_size));
+  WIDEEP_TRY_ASSIGN(
+      moe->shared,
+      weights::load_mlp(loader, prefix + "shared_experts", config.hidden_size,
+                        config.shared_intermediate_size, {.activation = config.dense_activation}));
   if (config.shared_expert_gate) {
     WIDEEP_TRY_ASSIGN(moe->shared_gate,
                       loader.matrix(prefix + "shared_expert_gate.weight", 1, config.hidden_size,
@@ -91,12 +109,28 @@ Result<Layer> load_layer(const ModelConfig& config, int index, const WeightLoade
   WIDEEP_TRY_ASSIGN(layer.mixer, load_mixer(config, index, loader));
   WIDEEP_TRY_ASSIGN(layer.mlp_norm,
                     load_norm(config, loader, prefix + "post_attention_layernorm.weight", hidden));
-  if (config.is_moe(index)) {
+  const auto norm = [&](bool has, const char* name) -> Result<std::vector<float>> {
+    if (!has) return std::vector<float>();
+    return load_norm(config, loader, prefix + name, hidden);
+  };
+  WIDEEP_TRY_ASSIGN(layer.mixer_output_norm, norm(config.norms_after, "mixer_output_norm.weight"));
+  WIDEEP_TRY_ASSIGN(layer.mlp_output_norm, norm(config.norms_after, "mlp_output_norm.weight"));
+  const bool is_moe = config.is_moe(index), is_beside = is_moe && config.dense_beside_experts;
+  if (is_moe) {
     WIDEEP_TRY_ASSIGN(layer.moe, load_moe(config, loader, prefix + "mlp."));
-  } else {
+  }
+  if (!is_moe || is_beside) {
     WIDEEP_TRY_ASSIGN(
-        layer.mlp, weights::load_mlp(loader, prefix + "mlp", hidden, config.dense_intermediate_size,
-                                     config.dense_bias));
+        layer.mlp,
+        weights::load_mlp(loader, prefix + "mlp", hidden, config.dense_intermediate_size,
+                          {.biased = config.dense_bias, .activation = config.dense_activation}));
+  }
+  WIDEEP_TRY_ASSIGN(layer.dense_output_norm, norm(is_beside, "mlp.dense_output_norm.weight"));
+  WIDEEP_TRY_ASSIGN(layer.experts_norm, norm(is_beside, "mlp.experts_norm.weight"));
+  WIDEEP_TRY_ASSIGN(layer.experts_output_norm, norm(is_beside, "mlp.experts_output_norm.weight"));
+  if (config.layer_scalar) {
+    WIDEEP_TRY_ASSIGN(const std::vector<float> scalar, loader.floats(prefix + "layer_scalar", {1}));
+    layer.scalar = scalar.front();
   }
   return layer;
 }

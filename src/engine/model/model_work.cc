@@ -63,15 +63,16 @@ double operations_of(const ModelConfig& config, const StepShape& shape) {
   return 2.0 * multiply_adds;
 }
 
-// Positions of a layer that are read from the cache, summed over the layers that have one.
-double cached_positions(const ModelConfig& config, const StepShape& shape) {
-  double positions = 0.0;
+// Bytes of the positions that are read from the cache, of all layers that have one.
+double cached_bytes(const ModelConfig& config, const KvLayout& kv, const StepShape& shape) {
+  double bytes = 0.0;
   for (int layer = 0; layer < config.num_all_layers(); ++layer) {
     if (!config.is_cached(layer)) continue;
     const int reach = config.layers[static_cast<size_t>(layer)].reach();
-    positions += static_cast<double>(shape.cached_within(reach));
+    bytes += static_cast<double>(shape.cached_within(reach)) *
+             static_cast<double>(kv.layer_bytes(layer)) / kernels::kPageTokens;
   }
-  return positions;
+  return bytes;
 }
 
 }  // namespace
@@ -143,12 +144,10 @@ Work work_of(const ModelConfig& config, const Precision& precision, const StepSh
                             ? 0.0
                             : static_cast<double>(experts_shape(config, forms).record_bytes());
   const KvLayout kv(config, precision.cache);
-  const double position = static_cast<double>(kv.layer_bytes()) / kernels::kPageTokens;
   return {.operations = operations_of(config, shape),
-          .bytes = static_cast<double>(num_steps) * dense +
-                   row * static_cast<double>(shape.num_tokens) +
-                   expert * static_cast<double>(shape.experts_hit) +
-                   position * cached_positions(config, shape)};
+          .bytes =
+              static_cast<double>(num_steps) * dense + row * static_cast<double>(shape.num_tokens) +
+              expert * static_cast<double>(shape.experts_hit) + cached_bytes(config, kv, shape)};
 }
 
 ParameterCount count_parameters(const ModelConfig& config) {

@@ -41,24 +41,31 @@ Result<model::MoeOptions> moe_options(const parallel::ParallelConfig& settings,
   return options;
 }
 
-Result<std::optional<model::JointLayout>> joint_layout(const parallel::ParallelConfig& settings,
-                                                       const ModelConfig& config,
-                                                       int max_num_tokens, int max_logit_rows) {
-  const int tp = settings.sizes.tp, heads = config.num_heads, kv_heads = config.num_kv_heads;
-  if (tp == 1 || settings.enable_attention_dp) return std::optional<model::JointLayout>();
+// Each rank computes whole heads, equally many.
+static Status check_heads(const parallel::ParallelConfig& settings, int heads, int kv_heads) {
+  const int tp = settings.sizes.tp;
   if (heads % tp != 0) {
-    // Each rank computes whole heads, equally many.
     return invalid_input(
         fmt::format("{}: tensor_parallel_size: expected a divisor of the model's {} attention "
                     "heads, found {}; set enable_attention_dp: true where none fits",
                     settings.name, heads, tp));
   }
-  if (!config.is_mla() && tp % kv_heads != 0 && kv_heads % tp != 0) {
-    return invalid_input(
-        fmt::format("{}: tensor_parallel_size: expected a divisor or a multiple of the model's {} "
-                    "heads of keys and values, found {}; set enable_attention_dp: true where none "
-                    "fits",
-                    settings.name, kv_heads, tp));
+  if (tp % kv_heads == 0 || kv_heads % tp == 0) return {};
+  return invalid_input(
+      fmt::format("{}: tensor_parallel_size: expected a divisor or a multiple of the model's {} "
+                  "heads of keys and values, found {}; set enable_attention_dp: true where none "
+                  "fits",
+                  settings.name, kv_heads, tp));
+}
+
+Result<std::optional<model::JointLayout>> joint_layout(const parallel::ParallelConfig& settings,
+                                                       const ModelConfig& config,
+                                                       int max_num_tokens, int max_logit_rows) {
+  const int tp = settings.sizes.tp;
+  if (tp == 1 || settings.enable_attention_dp) return std::optional<model::JointLayout>();
+  for (int i = 0; i < config.num_attention_kinds(); ++i) {
+    const model::AttentionKind kind = config.attention_kind(i);
+    WIDEEP_TRY(check_heads(settings, kind.num_heads, config.is_mla() ? tp : kind.num_kv_heads));
   }
   return std::optional(model::JointLayout(
       config, parallel::tokens_of_rank(settings, max_num_tokens), max_logit_rows));

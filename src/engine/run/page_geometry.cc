@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <gnu/libc-version.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/sha256.h"
@@ -74,24 +75,34 @@ std::string record_class(const RunOptions& options, const RunInputs& inputs, con
 
 Result<store::Part> part_of_page(const model::KvLayout& whole, parallel::LayerRange layers,
                                  const model::HeadRange& heads) {
-  const uint64_t head_bytes = whole.key_bytes + whole.value_bytes;
   const bool has_all = heads.num_kv == whole.num_kv_heads;
   if (!has_all && whole.index_bytes > 0) {
     return invalid_input(
         "the prompt cache: tensor_parallel_size divides the heads of a model with an indexer: set "
         "enable_attention_dp: true, or leave out the places where prompts are kept");
   }
-  uint64_t before = 0, count = 0;  // layers with a cache
-  for (int layer = whole.layers.first; layer < layers.last; ++layer) {
-    const size_t index = static_cast<size_t>(layer - whole.layers.first);
-    const int next = index + 1 < whole.place.size() ? whole.place[index + 1] : whole.num_cached;
-    const bool is_cached = next > whole.place[index];
-    (layers.contains(layer) ? count : before) += is_cached ? 1 : 0;
+  const auto begin_of = [&](int layer) -> uint64_t {
+    return whole.begin[static_cast<size_t>(layer - whole.layers.first)];
+  };
+  const uint64_t first = begin_of(layers.first), bytes = begin_of(layers.last) - first;
+  if (has_all) return pieces(first, bytes, bytes, 1);
+  const model::CachedHeads& each = whole;
+  return pieces(first + static_cast<uint64_t>(heads.first_kv) * each.head_bytes(),
+                static_cast<uint64_t>(heads.num_kv) * each.head_bytes(), each.bytes(),
+                bytes / each.bytes());
+}
+
+// Heads of different sizes have no parts of one length. Errors (invalid input): the layers have
+// such, and a rank only some of them.
+static Status check_equal_heads(const model::KvLayout& whole) {
+  const model::CachedHeads& first = whole;
+  if (std::ranges::all_of(whole.heads, [&](const auto& heads) { return heads == first; })) {
+    return {};
   }
-  const uint64_t stride = whole.layer_bytes();
-  if (has_all) return pieces(before * stride, stride, stride, count);
-  return pieces(before * stride + static_cast<uint64_t>(heads.first_kv) * head_bytes,
-                static_cast<uint64_t>(heads.num_kv) * head_bytes, stride, count);
+  return invalid_input(
+      "the prompt cache: tensor_parallel_size divides the heads of a model whose layers have heads "
+      "of several sizes: set enable_attention_dp: true, or leave out the places where prompts are "
+      "kept");
 }
 
 Result<PageGeometry> page_geometry(const RunPlan& plan, int rank, std::string record_class) {
@@ -100,8 +111,12 @@ Result<PageGeometry> page_geometry(const RunPlan& plan, int rank, std::string re
   const model::KvLayout whole(config, plan.cache);
   model::HeadRange heads{.num_kv = whole.num_kv_heads};
   if (plan.joint && !config.is_mla()) {
-    heads = model::part_of_heads(plan.mapping.coordinates(rank).tp_rank, plan.mapping.sizes().tp,
-                                 config.num_heads, config.num_kv_heads);
+    const int tp = plan.mapping.sizes().tp;
+    if (model::KvLayout(config, plan.cache, tp).page_bytes() != whole.page_bytes()) {
+      WIDEEP_TRY(check_equal_heads(whole));
+      heads = model::part_of_heads(plan.mapping.coordinates(rank).tp_rank, tp, config.num_heads,
+                                   config.num_kv_heads);
+    }
   }
   PageGeometry geometry{
       .record_class = std::move(record_class),

@@ -39,11 +39,12 @@ struct PageGeometry {
 // where sums depend on that. Equal for copies of a checkpoint. Reads a sample of the weights.
 std::string record_class(const RunOptions& options, const RunInputs& inputs, const RunPlan& plan);
 
-// Errors (invalid input): as part_of_page().
+// Errors (invalid input): as part_of_page(); heads that are some of several of different sizes.
 Result<PageGeometry> page_geometry(const RunPlan& plan, int rank, std::string record_class);
 
 // Of `whole`, a layout of all layers and heads, what these layers and heads are. Errors (invalid
 // input): the heads are some of several, and an indexer's keys are between those of two layers.
+// REQUIRES: heads of all layers are alike, unless these are all.
 Result<store::Part> part_of_page(const model::KvLayout& whole, parallel::LayerRange layers,
                                  const model::HeadRange& heads);
 

@@ -92,9 +92,10 @@ ExpertShape expert_shape(const WeightLoader& loader, const std::vector<std::stri
 }
 
 Result<MlpRecord> load_mlp(const WeightLoader& loader, const std::string& prefix, int hidden,
-                           int intermediate, bool biased) {
+                           int intermediate, const MlpOptions& options) {
   ExpertShape shape = expert_shape(loader, {prefix}, hidden, intermediate);
-  shape.biased = biased;
+  shape.biased = options.biased;
+  shape.activation = options.activation;
   MlpRecord record{shape, base::AlignedBytes(shape.record_bytes())};
   WIDEEP_TRY(load_expert(loader, shape, prefix, record.bytes.data()));
   return record;

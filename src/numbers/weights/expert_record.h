@@ -108,7 +108,11 @@ struct MlpRecord {
   bool empty() const { return bytes.size() == 0; }
   GatedMlp view() const { return view_expert(shape, bytes.data()); }
 };
+struct MlpOptions {
+  bool biased = false;
+  kernels::Activation activation = {};
+};
 Result<MlpRecord> load_mlp(const WeightLoader& loader, const std::string& prefix, int hidden,
-                           int intermediate, bool biased = false);
+                           int intermediate, const MlpOptions& options = {});
 
 }  // namespace wideep::weights

@@ -42,6 +42,8 @@ struct RopeConfig {
   double softmax_scale_multiplier = 1.0;
   bool truncate = true;  // YaRN: round the correction range to whole dimensions
   int64_t original_max_position_embeddings = 0;
+  // The pairs that rotate, the first ones; 0: all. The others have frequency 0.
+  int rotating_pairs = 0;
   // [rotated dimensions / 2] What each frequency is divided by before it is scaled; empty: nothing.
   std::vector<float> divisors;
   // True: dimension pairs are (0,1), (2,3), ...; false: (i, i + d/2).
@@ -58,9 +60,13 @@ struct GroupedQueryConfig {
   bool norm_has_weight = true;
   bool norm_after_rotation = false;
   bool norm_rotated_only = false;  // layers without rotation have no norm
-  float clip = 0.0f;               // clamps queries, keys and values to ±clip, after norms; 0: no
-  int rotary_dim = 0;              // the first dimensions of a head, which are rotated
-  float scale = 0.0f;              // of scores
+  // Values are normalised by head, without weight.
+  bool value_norm = false;
+  // There is no v_proj: a value is its key before norm and rotation.
+  bool value_is_key = false;
+  float clip = 0.0f;   // clamps queries, keys and values to ±clip, after norms; 0: no
+  int rotary_dim = 0;  // the first dimensions of a head, which are rotated
+  float scale = 0.0f;  // of scores
   bool qkv_bias = false;
   bool output_bias = false;
   bool sinks = false;  // a logit per head in the softmax's denominator
@@ -70,6 +76,16 @@ struct GroupedQueryConfig {
   // temperature_floor⌋); 0: they do not.
   float temperature = 0.0f;
   float temperature_floor = 8192.0f;
+};
+
+// The heads, options and rotation of grouped-query attention in layers of one kind.
+struct AttentionKind {
+  int num_heads = 0;
+  int num_kv_heads = 0;
+  int head_dim = 0;   // of a query and a key
+  int value_dim = 0;  // of a value
+  GroupedQueryConfig options;
+  RopeConfig rope;
 };
 
 // DeepSeek sparse attention: each token attends to the top_k positions that score best.
@@ -120,6 +136,7 @@ struct LayerConfig {
   Mixer mixer = Mixer::kAttention;
   bool is_moe = true;
   // Attention:
+  int attention_kind = 0;  // of grouped-query attention: ModelConfig::attention_kind()
   bool rotates = true;
   int window = 0;             // attends to the last `window` positions, its own included; 0: to all
   int chunk = 0;              // attends within blocks of `chunk` positions; 0: there are none
@@ -159,6 +176,10 @@ struct RoutingConfig {
   float epsilon = 1e-20f;        // added to the sum that weights are divided by; Ernie: its minimum
   bool logit_bias = false;       // GPT-OSS: a bias of the router's product
   bool selection_bias = false;   // e_score_correction_bias
+  // The router takes the residual stream, by a norm of its own whose weight is a learned one times
+  // hidden^-½; else it takes what the experts take.
+  bool own_norm = false;
+  bool expert_scale = false;  // a learned factor for each expert multiplies its weight at last
 };
 
 struct ModelConfig {
@@ -168,11 +189,16 @@ struct ModelConfig {
   int num_layers = 0;
   int max_position_embeddings = 0;
   float rms_norm_eps = 1e-6f;
-  float latent_norm_eps = 1e-6f;     // DeepSeek: q_a_layernorm and kv_a_layernorm; no key sets it
-  bool norms_add_one = false;        // norms multiply by 1 + weight
-  float embedding_scale = 1.0f;      // multiplies embeddings
-  float residual_scale = 1.0f;       // multiplies what a part adds to the residual stream
-  float logits_scale = 1.0f;         // multiplies logits
+  float latent_norm_eps = 1e-6f;  // DeepSeek: q_a_layernorm and kv_a_layernorm; no key sets it
+  bool norms_add_one = false;     // norms multiply by 1 + weight
+  float embedding_scale = 1.0f;   // multiplies embeddings
+  float residual_scale = 1.0f;    // multiplies what a part adds to the residual stream
+  float logits_scale = 1.0f;      // multiplies logits
+  float logits_cap = 0.0f;        // then logits are cap · tanh(logits / cap); 0: they are not
+  // What mixer and feed-forward part put out is normalised before it is added, besides what they
+  // take. With a residual_scale of 1 only.
+  bool norms_after = false;
+  bool layer_scalar = false;         // a learned number multiplies the stream after each layer
   bool tie_word_embeddings = false;  // the LM head is the embedding
   std::string embedding_tensor = "model.embed_tokens.weight";
   int bos_token_id = -1;           // −1: none
@@ -187,12 +213,14 @@ struct ModelConfig {
   int num_kv_heads = 0;
   int head_dim = 0;  // of a query; latent: qk_nope_head_dim + qk_rope_head_dim
   GroupedQueryConfig grouped_query;
+  // Of layers whose attention_kind is 1, 2, …; what is said above and `rope` are of kind 0.
+  std::vector<AttentionKind> other_kinds;
   // ... or multi-head latent (kv_lora_rank > 0), where q_lora_rank 0 means an unfactored query.
   int q_lora_rank = 0;
   int kv_lora_rank = 0;
   int qk_nope_head_dim = 0;
   int qk_rope_head_dim = 0;
-  int v_head_dim = 0;
+  int v_head_dim = 0;        // grouped-query attention: 0 where values are as long as keys
   bool latent_bias = false;  // of q_a_proj, kv_a_proj_with_mqa and o_proj
   // Queries are scaled by 1 + latent_temperature · ln(1 + ⌊position / latent_temperature_floor⌋);
   // 0: they are not.
@@ -207,7 +235,11 @@ struct ModelConfig {
 
   // Feed-forward.
   int dense_intermediate_size = 0;
-  bool dense_bias = false;  // of all three products of a dense layer
+  bool dense_bias = false;               // of all three products of a dense layer
+  kernels::Activation dense_activation;  // of dense layers and shared experts
+  // MoE layers have a dense MLP, too. Experts and MLP both take the residual stream, each by a norm
+  // of its own, and each result has a norm before they are added. With norms_after only.
+  bool dense_beside_experts = false;
   int moe_intermediate_size = 0;
   int shared_intermediate_size = 0;  // of the shared experts together, one gated MLP; 0: none
   bool shared_expert_gate = false;   // σ(gate · x) multiplies their output
@@ -239,7 +271,28 @@ struct ModelConfig {
   int num_all_layers() const { return num_layers + num_prediction_layers; }
   bool is_prediction(int layer) const { return layer >= num_layers; }
   bool is_mla() const { return kv_lora_rank > 0; }
-  int value_dim() const { return is_mla() ? v_head_dim : head_dim; }  // of a head
+  int value_dim() const { return v_head_dim > 0 ? v_head_dim : head_dim; }  // of a head
+  int num_attention_kinds() const { return 1 + static_cast<int>(other_kinds.size()); }
+  AttentionKind attention_kind(int kind) const {
+    if (kind > 0) return other_kinds[static_cast<size_t>(kind - 1)];
+    return {.num_heads = num_heads,
+            .num_kv_heads = num_kv_heads,
+            .head_dim = head_dim,
+            .value_dim = value_dim(),
+            .options = grouped_query,
+            .rope = rope};
+  }
+  AttentionKind attention_of(int layer) const {
+    return attention_kind(layers[static_cast<size_t>(layer)].attention_kind);
+  }
+  // Elements of the widest heads' results of a token.
+  int heads_width() const {
+    int width = num_heads * value_dim();
+    for (const AttentionKind& kind : other_kinds) {
+      width = std::max(width, kind.num_heads * kind.value_dim);
+    }
+    return width;
+  }
   int num_moe_layers() const {
     return static_cast<int>(std::count_if(layers.begin(), layers.end(),
                                           [](const LayerConfig& layer) { return layer.is_moe; }));

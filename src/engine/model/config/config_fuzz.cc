@@ -39,7 +39,17 @@ void check_promises(const ModelConfig& config) {
   WIDEEP_CHECK_LE(rotated, config.head_dim);
   WIDEEP_CHECK_EQ(rotated % 2, 0);
   if (!config.is_mla()) WIDEEP_CHECK_GT(config.grouped_query.scale, 0.0f);
+  for (const AttentionKind& kind : config.other_kinds) {
+    WIDEEP_CHECK_GT(kind.head_dim, 0);
+    WIDEEP_CHECK_GT(kind.value_dim, 0);
+    WIDEEP_CHECK_EQ(kind.num_heads % kind.num_kv_heads, 0);
+    WIDEEP_CHECK_EQ(kind.options.rotary_dim % 2, 0);
+    WIDEEP_CHECK_LE(kind.options.rotary_dim, kind.head_dim);
+    WIDEEP_CHECK_LE(kind.rope.rotating_pairs, kind.options.rotary_dim / 2);
+  }
   for (const LayerConfig& layer : config.layers) {
+    WIDEEP_CHECK_GE(layer.attention_kind, 0);
+    WIDEEP_CHECK_LT(layer.attention_kind, config.num_attention_kinds());
     WIDEEP_CHECK_GE(layer.window, 0);
     WIDEEP_CHECK_GE(layer.chunk, 0);
     if (layer.mixer == LayerConfig::Mixer::kConvolution) {

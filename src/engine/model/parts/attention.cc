@@ -53,11 +53,12 @@ void cut(const TokenRun& run, std::vector<TokenRun>* pieces) {
 
 }  // namespace
 
-void AttentionStep::start(const Batch& batch, int split) {
+void AttentionStep::start(const Batch& batch, int split, int num_kinds) {
   runs.clear();
   sequences.clear();
   pieces.clear();
-  tasks.clear();
+  kinds.resize(static_cast<size_t>(num_kinds));
+  for (OfKind& kind : kinds) kind.tasks.clear();
   for (int token = 0; token < batch.num_tokens(); token += runs.back().num_tokens) {
     runs.push_back(run_from(batch, token, Roles::kOne));
     TokenRun& run = runs.back();
@@ -71,8 +72,9 @@ void AttentionStep::start(const Batch& batch, int split) {
   }
 }
 
-void AttentionStep::rotate(const Compute& compute, const Batch& batch, const Rope& rope) {
+void AttentionStep::rotate(const Compute& compute, const Batch& batch, int kind, const Rope& rope) {
   const int dim = rope.dim();
+  std::vector<float>& angles = kinds[static_cast<size_t>(kind)].angles;
   angles.resize(static_cast<size_t>(batch.num_tokens()) * dim);
   compute.pool().parallel_for(batch.num_tokens(), kPieceTokens, [&](int64_t begin, int64_t end) {
     for (int64_t token = begin; token < end; ++token) {
@@ -81,7 +83,7 @@ void AttentionStep::rotate(const Compute& compute, const Batch& batch, const Rop
   });
 }
 
-void AttentionStep::add_tasks(const Compute& compute, int index, const HeadRange& heads) {
+void AttentionStep::add_tasks(const Compute& compute, int kind, int index, const HeadRange& heads) {
   const TokenRun& run = runs[index];
   const kernels::AttentionSplit split =
       kernels::choose_split({.num_tokens = run.num_tokens,
@@ -96,12 +98,12 @@ void AttentionStep::add_tasks(const Compute& compute, int index, const HeadRange
     const int first = block * split.tokens_per_task;
     for (int kv_head = 0; kv_head < heads.num_kv; ++kv_head) {
       for (int head = 0; head < group; head += split.heads_per_task) {
-        tasks.push_back({.run = index,
-                         .kv_head = kv_head,
-                         .first_head = heads.first + kv_head * group + head,
-                         .num_heads = std::min(split.heads_per_task, group - head),
-                         .first_token = first,
-                         .num_tokens = std::min(split.tokens_per_task, run.num_tokens - first)});
+        add(kind, {.run = index,
+                   .kv_head = kv_head,
+                   .first_head = heads.first + kv_head * group + head,
+                   .num_heads = std::min(split.heads_per_task, group - head),
+                   .first_token = first,
+                   .num_tokens = std::min(split.tokens_per_task, run.num_tokens - first)});
       }
     }
   }

@@ -45,18 +45,28 @@ struct AttentionStep {
   // may write different pieces into the cache. They must not be smaller than a pair of positions:
   // writing an even position of a page also clears the odd one after it.
   std::vector<TokenRun> pieces;
-  std::vector<AttentionTask> tasks;
-  std::vector<float> angles;  // [num_tokens, rope dim], see Rope::angles
+  // What the layers of one kind share (LayerConfig::attention_kind).
+  struct OfKind {
+    std::vector<AttentionTask> tasks;
+    std::vector<float> angles;  // [num_tokens, rope dim], see Rope::angles
+  };
+  std::vector<OfKind> kinds;
 
   // Computes runs, sequences and pieces of the batch; clears the tasks. split: runs end before this
   // position; 0: they do not.
-  void start(const Batch& batch, int split);
+  void start(const Batch& batch, int split, int num_kinds);
+  const std::vector<AttentionTask>& tasks(int kind) const {
+    return kinds[static_cast<size_t>(kind)].tasks;
+  }
+  void add(int kind, const AttentionTask& task) {
+    kinds[static_cast<size_t>(kind)].tasks.push_back(task);
+  }
   // Computes the angles of the batch.
-  void rotate(const Compute& compute, const Batch& batch, const Rope& rope);
+  void rotate(const Compute& compute, const Batch& batch, int kind, const Rope& rope);
   // Adds the tasks of run `index` for these heads, cut by kernels::choose_split, the longest first.
-  void add_tasks(const Compute& compute, int index, const HeadRange& heads);
-  const float* angles_of(int token, int rope_dim) const {
-    return angles.data() + static_cast<size_t>(token) * rope_dim;
+  void add_tasks(const Compute& compute, int kind, int index, const HeadRange& heads);
+  const float* angles_of(int kind, int token, int rope_dim) const {
+    return kinds[static_cast<size_t>(kind)].angles.data() + static_cast<size_t>(token) * rope_dim;
   }
 };
 

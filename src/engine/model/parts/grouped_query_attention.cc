@@ -25,16 +25,17 @@ using Norm = GroupedQueryConfig::Norm;
 
 GroupedQueryAttention::GroupedQueryAttention(const ModelConfig& config, int layer)
     : config_(config),
-      options_(config.grouped_query),
       layer_(config.layers[static_cast<size_t>(layer)]),
-      rope_(config.rope, config.grouped_query.rotary_dim) {
+      kind_(config.attention_of(layer)),
+      options_(kind_.options),
+      rope_(kind_.rope, options_.rotary_dim) {
   core_ = {.layer = layer,
-           .num_heads = config.num_heads,
-           .num_kv_heads = config.num_kv_heads,
-           .key_dim = config.head_dim,
-           .value_dim = config.head_dim,
+           .num_heads = kind_.num_heads,
+           .num_kv_heads = kind_.num_kv_heads,
+           .key_dim = kind_.head_dim,
+           .value_dim = kind_.value_dim,
            .scale = options_.scale,
-           .q_stride = options_.output_gate ? 2 * config.head_dim : config.head_dim,
+           .q_stride = options_.output_gate ? 2 * kind_.head_dim : kind_.head_dim,
            .window = layer_.window,
            .chunk = layer_.chunk};
 }
@@ -42,33 +43,38 @@ GroupedQueryAttention::GroupedQueryAttention(const ModelConfig& config, int laye
 Result<std::unique_ptr<Mixer>> GroupedQueryAttention::load(const ModelConfig& config, int layer,
                                                            const weights::WeightLoader& loader) {
   std::unique_ptr<GroupedQueryAttention> attention(new GroupedQueryAttention(config, layer));
-  const GroupedQueryConfig& options = config.grouped_query;
+  const AttentionKind& kind = attention->kind_;
+  const GroupedQueryConfig& options = kind.options;
   const std::string prefix = fmt::format("model.layers.{}.self_attn.", layer);
-  const int hidden = config.hidden_size, dim = config.head_dim;
-  const int width = config.num_heads * dim, kv_width = config.num_kv_heads * dim;
-  const int q_width = config.num_heads * attention->core_.q_stride;
+  const int hidden = config.hidden_size, dim = kind.head_dim;
+  const int q_width = kind.num_heads * attention->core_.q_stride;
+  const int k_width = kind.num_kv_heads * dim, v_width = kind.num_kv_heads * kind.value_dim;
   const LayerForms forms = layer_forms(config, layer, loader);
   const weights::MatrixForm& form = forms.input;
   WIDEEP_TRY_ASSIGN(attention->q_, loader.matrix(prefix + "q_proj.weight", q_width, hidden, form));
-  WIDEEP_TRY_ASSIGN(attention->k_, loader.matrix(prefix + "k_proj.weight", kv_width, hidden, form));
-  WIDEEP_TRY_ASSIGN(attention->v_, loader.matrix(prefix + "v_proj.weight", kv_width, hidden, form));
-  WIDEEP_TRY_ASSIGN(attention->o_,
-                    loader.matrix(prefix + "o_proj.weight", hidden, width, forms.output));
+  WIDEEP_TRY_ASSIGN(attention->k_, loader.matrix(prefix + "k_proj.weight", k_width, hidden, form));
+  if (!options.value_is_key) {
+    WIDEEP_TRY_ASSIGN(attention->v_,
+                      loader.matrix(prefix + "v_proj.weight", v_width, hidden, form));
+  }
+  WIDEEP_TRY_ASSIGN(attention->o_, loader.matrix(prefix + "o_proj.weight", hidden,
+                                                 kind.num_heads * kind.value_dim, forms.output));
   const auto bias = [&](bool has, const char* name, int size) {
     return load_bias(has, loader, prefix + name, size);
   };
   WIDEEP_TRY_ASSIGN(attention->q_bias_, bias(options.qkv_bias, "q_proj.bias", q_width));
-  WIDEEP_TRY_ASSIGN(attention->k_bias_, bias(options.qkv_bias, "k_proj.bias", kv_width));
-  WIDEEP_TRY_ASSIGN(attention->v_bias_, bias(options.qkv_bias, "v_proj.bias", kv_width));
+  WIDEEP_TRY_ASSIGN(attention->k_bias_, bias(options.qkv_bias, "k_proj.bias", k_width));
+  WIDEEP_TRY_ASSIGN(attention->v_bias_,
+                    bias(options.qkv_bias && !options.value_is_key, "v_proj.bias", v_width));
   WIDEEP_TRY_ASSIGN(attention->o_bias_, bias(options.output_bias, "o_proj.bias", hidden));
-  WIDEEP_TRY_ASSIGN(attention->sinks_, bias(options.sinks, "sinks", config.num_heads));
+  WIDEEP_TRY_ASSIGN(attention->sinks_, bias(options.sinks, "sinks", kind.num_heads));
   attention->core_.sinks = bias_of(attention->sinks_);
   if (options.norm != Norm::kNone && options.norm_has_weight) {
     const bool each = options.norm == Norm::kHead;
-    WIDEEP_TRY_ASSIGN(attention->q_norm_,
-                      load_norm(config, loader, prefix + "q_norm.weight", each ? dim : width));
+    WIDEEP_TRY_ASSIGN(attention->q_norm_, load_norm(config, loader, prefix + "q_norm.weight",
+                                                    each ? dim : kind.num_heads * dim));
     WIDEEP_TRY_ASSIGN(attention->k_norm_,
-                      load_norm(config, loader, prefix + "k_norm.weight", each ? dim : kv_width));
+                      load_norm(config, loader, prefix + "k_norm.weight", each ? dim : k_width));
   }
   return std::unique_ptr<Mixer>(std::move(attention));
 }
@@ -77,15 +83,16 @@ Result<std::unique_ptr<Mixer>> GroupedQueryAttention::load(const ModelConfig& co
 
 void GroupedQueryAttention::prepare(const MixerCall& call) const {
   AttentionStep& step = call.scratch.step;
-  step.rotate(call.compute, call.batch, rope_);
+  const int kind = layer_.attention_kind;
+  step.rotate(call.compute, call.batch, kind, rope_);
   for (size_t run = 0; run < step.runs.size(); ++run) {
-    step.add_tasks(call.compute, static_cast<int>(run), heads_of(call.group));
+    step.add_tasks(call.compute, kind, static_cast<int>(run), heads_of(call.group));
   }
 }
 
 HeadRange GroupedQueryAttention::computed_heads(const TensorGroup& group) const {
   if (options_.norm != Norm::kAllHeads) return heads_of(group);
-  return part_of_heads(0, 1, config_.num_heads, config_.num_kv_heads);
+  return part_of_heads(0, 1, kind_.num_heads, kind_.num_kv_heads);
 }
 
 bool GroupedQueryAttention::normalizes() const {
@@ -99,7 +106,17 @@ void GroupedQueryAttention::normalize(const Compute& compute, const Heads& heads
   };
   if (options_.norm == Norm::kAllHeads) return norm(heads.first, heads.count * heads.stride);
   for (int head = 0; head < heads.count; ++head) {
-    norm(heads.first + static_cast<size_t>(head) * heads.stride, config_.head_dim);
+    norm(heads.first + static_cast<size_t>(head) * heads.stride, kind_.head_dim);
+  }
+}
+
+// Those of `count` heads.
+void GroupedQueryAttention::normalize_values(const Compute& compute, float* values,
+                                             int count) const {
+  const int dim = kind_.value_dim;
+  for (int head = 0; head < count; ++head) {
+    float* value = values + static_cast<size_t>(head) * static_cast<size_t>(dim);
+    compute.kernels().rms_norm(value, nullptr, config_.rms_norm_eps, dim, value);
   }
 }
 
@@ -122,7 +139,7 @@ void GroupedQueryAttention::scale_by_position(const Compute& compute, int positi
       std::floor((static_cast<float>(position) + 1.0f) / options_.temperature_floor);
   const float scale = std::log(blocks + 1.0f) * options_.temperature + 1.0f;
   for (int head = 0; head < heads.count; ++head) {
-    compute.kernels().scale_row(scale, config_.head_dim,
+    compute.kernels().scale_row(scale, kind_.head_dim,
                                 heads.first + static_cast<size_t>(head) * heads.stride);
   }
 }
@@ -134,30 +151,34 @@ void GroupedQueryAttention::write_cache(const MixerCall& call, float* q, float* 
   const KvLayout& kv = call.kv;
   const AttentionStep& step = call.scratch.step;
   const HeadRange computed = computed_heads(call.group), own = heads_of(call.group);
-  const int dim = config_.head_dim, q_stride = core_.q_stride;
-  const size_t q_width = q_.packed.n(), kv_width = k_.packed.n();
+  const int dim = kind_.head_dim, value_dim = kind_.value_dim, q_stride = core_.q_stride;
+  const size_t q_width = q_.packed.n(), k_width = k_.packed.n();
+  const auto v_width = static_cast<size_t>(kind_.num_kv_heads * value_dim);
   for_each_token(compute, step, [&](int token, std::byte* page, int slot) {
     const Heads queries{q + token * q_width + static_cast<size_t>(computed.first) * q_stride,
                         computed.count, q_stride, &q_norm_};
-    const Heads keys{k + token * kv_width + static_cast<size_t>(computed.first_kv) * dim,
+    const Heads keys{k + token * k_width + static_cast<size_t>(computed.first_kv) * dim,
                      computed.num_kv, dim, &k_norm_};
-    float* value = v + token * kv_width + static_cast<size_t>(own.first_kv) * dim;
-    const float* cos_sin = step.angles_of(token, rope_.dim());
+    const float* key = k + token * k_width + static_cast<size_t>(own.first_kv) * dim;
+    float* value = v + token * v_width + static_cast<size_t>(own.first_kv) * value_dim;
+    if (options_.value_is_key) std::copy_n(key, own.num_kv * dim, value);
+    if (options_.value_norm) normalize_values(compute, value, own.num_kv);
+    const float* cos_sin = step.angles_of(layer_.attention_kind, token, rope_.dim());
     for (const Heads* heads : {&queries, &keys}) {
       if (normalizes() && !options_.norm_after_rotation) normalize(compute, *heads);
       if (options_.clip > 0) clamp(heads->first, heads->count * heads->stride);
       if (layer_.rotates) rotate(compute, cos_sin, *heads);
       if (normalizes() && options_.norm_after_rotation) normalize(compute, *heads);
     }
-    if (options_.clip > 0) clamp(value, own.num_kv * dim);
+    if (options_.clip > 0) clamp(value, own.num_kv * value_dim);
     if (!layer_.rotates && options_.temperature > 0) {
       scale_by_position(compute, call.batch.positions[static_cast<size_t>(token)], queries);
     }
-    const float* key = k + token * kv_width + static_cast<size_t>(own.first_kv) * dim;
     for (int head = 0; head < own.num_kv; ++head) {
-      const size_t at = static_cast<size_t>(head) * dim;
-      compute.kernels().store_key(kv.dtype, key + at, dim, slot, kv.keys(page, core_.layer, head));
-      compute.kernels().store_value(kv.dtype, value + at, dim, slot,
+      const auto at = static_cast<size_t>(head);
+      compute.kernels().store_key(kv.dtype, key + at * dim, dim, slot,
+                                  kv.keys(page, core_.layer, head));
+      compute.kernels().store_value(kv.dtype, value + at * value_dim, value_dim, slot,
                                     kv.values(page, core_.layer, head));
     }
   });
@@ -166,15 +187,15 @@ void GroupedQueryAttention::write_cache(const MixerCall& call, float* q, float* 
 // Multiplies the task's outputs by the sigmoid of their gates, which lie behind the queries.
 void GroupedQueryAttention::gate(const Compute& compute, const TokenRun& run,
                                  const AttentionTask& task, const float* q, float* heads) const {
-  const auto dim = static_cast<size_t>(config_.head_dim);
-  const size_t width = static_cast<size_t>(config_.num_heads) * dim;
+  const auto dim = static_cast<size_t>(kind_.head_dim);
+  const size_t width = static_cast<size_t>(kind_.num_heads) * dim;
   for (int t = 0; t < task.num_tokens; ++t) {
     const auto token = static_cast<size_t>(run.first_token + task.first_token + t);
     for (int i = 0; i < task.num_heads; ++i) {
       const auto head = static_cast<size_t>(task.first_head + i);
       float* out = heads + token * width + head * dim;
       compute.kernels().sigmoid_multiply(q + token * 2 * width + head * 2 * dim + dim, out,
-                                         config_.head_dim, out);
+                                         kind_.head_dim, out);
     }
   }
 }
@@ -183,38 +204,40 @@ Result<const float*> GroupedQueryAttention::forward(const MixerCall& call, const
   const Compute& compute = call.compute;
   MixerScratch& scratch = call.scratch;
   const int num_tokens = call.batch.num_tokens(), hidden = config_.hidden_size;
-  const int dim = config_.head_dim, q_stride = core_.q_stride;
+  const int dim = kind_.head_dim, value_dim = kind_.value_dim, q_stride = core_.q_stride;
   const HeadRange computed = computed_heads(call.group), own = heads_of(call.group);
-  const size_t q_width = q_.packed.n(), kv_width = k_.packed.n();
+  const size_t q_width = q_.packed.n(), k_width = k_.packed.n();
+  const auto v_width = static_cast<size_t>(kind_.num_kv_heads * value_dim);
   const Rows rows =
       compute.cast(q_.packed.shape, float_rows(h, hidden, num_tokens, hidden), scratch.cast);
   float* q = scratch.query.get<float>(num_tokens * q_width);
-  float* k = scratch.key.get<float>(num_tokens * kv_width);
-  float* v = scratch.value.get<float>(num_tokens * kv_width);
+  float* k = scratch.key.get<float>(num_tokens * k_width);
+  float* v = scratch.value.get<float>(num_tokens * v_width);
   // Only this rank's heads are computed; in a group of one, all.
   const Product products[] = {
       {&q_.packed, q, q_width,
        panels_of_columns(computed.first * q_stride, computed.count * q_stride), bias_of(q_bias_)},
-      {&k_.packed, k, kv_width, panels_of_columns(computed.first_kv * dim, computed.num_kv * dim),
+      {&k_.packed, k, k_width, panels_of_columns(computed.first_kv * dim, computed.num_kv * dim),
        bias_of(k_bias_)},
-      {&v_.packed, v, kv_width, panels_of_columns(own.first_kv * dim, own.num_kv * dim),
+      {&v_.packed, v, v_width, panels_of_columns(own.first_kv * value_dim, own.num_kv * value_dim),
        bias_of(v_bias_)}};
+  const size_t num_products = options_.value_is_key ? 2 : 3;
   // The cache is written before anything attends to it: a token attends to itself and to earlier
   // tokens of the same batch.
-  compute.matmul(rows, products);
+  compute.matmul(rows, std::span(products).first(num_products));
   write_cache(call, q, k, v);
   WIDEEP_TRY(meet_in_cache(call, core_.layer));
 
   const AttentionStep& step = scratch.step;
   float* heads =
       call.group.joint<float>(JointBuffer::kHeads, static_cast<size_t>(num_tokens) * o_.packed.k());
-  compute.pool().parallel_for(static_cast<int64_t>(step.tasks.size()), 1,
-                              [&](int64_t begin, int64_t) {
-                                const AttentionTask& task = step.tasks[begin];
-                                const TokenRun& run = step.runs[task.run];
-                                core_.run(compute, call.kv, run, task, {.q = q, .out = heads});
-                                if (options_.output_gate) gate(compute, run, task, q, heads);
-                              });
+  const std::vector<AttentionTask>& tasks = step.tasks(layer_.attention_kind);
+  compute.pool().parallel_for(static_cast<int64_t>(tasks.size()), 1, [&](int64_t begin, int64_t) {
+    const AttentionTask& task = tasks[static_cast<size_t>(begin)];
+    const TokenRun& run = step.runs[task.run];
+    core_.run(compute, call.kv, run, task, {.q = q, .out = heads});
+    if (options_.output_gate) gate(compute, run, task, q, heads);
+  });
   return project(call, o_.packed, bias_of(o_bias_));
 }
 

@@ -4,7 +4,7 @@
 // LayerConfig:
 //
 //   q, k, v = projections of h, with or without biases
-//   norms of q and k before or after the rotation; clamps; temperature by position
+//   norms of q and k before or after the rotation, of v; clamps; temperature by position
 //   out     = o(softmax attention over the visible positions, times σ(gate))
 #pragma once
 
@@ -36,13 +36,14 @@ class GroupedQueryAttention : public Mixer {
     const std::vector<float>* norm = nullptr;  // empty: no weight
   };
   HeadRange heads_of(const TensorGroup& group) const {
-    return group.heads(config_.num_heads, config_.num_kv_heads);
+    return group.heads(kind_.num_heads, kind_.num_kv_heads);
   }
   // The heads whose queries and keys are computed: all, if a norm goes over all of them.
   HeadRange computed_heads(const TensorGroup& group) const;
   bool normalizes() const;
   void normalize(const Compute& compute, const Heads& heads) const;
   void rotate(const Compute& compute, const float* cos_sin, const Heads& heads) const;
+  void normalize_values(const Compute& compute, float* values, int count) const;
   void clamp(float* values, int count) const;
   void scale_by_position(const Compute& compute, int position, const Heads& heads) const;
   void write_cache(const MixerCall& call, float* q, float* k, float* v) const;
@@ -50,14 +51,15 @@ class GroupedQueryAttention : public Mixer {
             float* heads) const;
 
   const ModelConfig& config_;
-  const GroupedQueryConfig& options_;
   const LayerConfig& layer_;
+  const AttentionKind kind_;
+  const GroupedQueryConfig& options_;  // of kind_
   Rope rope_;
   CachedAttention core_;
   weights::Matrix q_;  // [num_heads × head_dim (twice with gates), hidden]
   weights::Matrix k_;  // [num_kv_heads × head_dim, hidden]
-  weights::Matrix v_;  // [num_kv_heads × head_dim, hidden]
-  weights::Matrix o_;  // [hidden, num_heads × head_dim]
+  weights::Matrix v_;  // [num_kv_heads × value_dim, hidden]; empty where a value is its key
+  weights::Matrix o_;  // [hidden, num_heads × value_dim]
   std::vector<float> q_bias_, k_bias_, v_bias_, o_bias_;  // as the rows; empty: none
   std::vector<float> q_norm_, k_norm_;  // [head_dim], or of all heads; empty: no weight
   std::vector<float> sinks_;            // [num_heads]; empty: none

@@ -9,49 +9,71 @@
 namespace wideep::model {
 namespace {
 
-void add_biases_and_norms(const ModelConfig& config, int q_width, PartCost* cost) {
-  const GroupedQueryConfig& options = config.grouped_query;
-  const int dim = config.head_dim;
-  const int width = config.num_heads * dim, kv_width = config.num_kv_heads * dim;
+int query_width(const AttentionKind& kind) {
+  const int width = kind.num_heads * kind.head_dim;
+  return kind.options.output_gate ? 2 * width : width;
+}
+
+void add_biases_and_norms(const ModelConfig& config, const AttentionKind& kind, PartCost* cost) {
+  const GroupedQueryConfig& options = kind.options;
+  const int dim = kind.head_dim, keys = kind.num_kv_heads * dim;
   if (options.qkv_bias) {
-    cost->vector("self_attn.q_proj.bias", q_width);
-    cost->vector("self_attn.k_proj.bias", kv_width);
-    cost->vector("self_attn.v_proj.bias", kv_width);
+    cost->vector("self_attn.q_proj.bias", query_width(kind));
+    cost->vector("self_attn.k_proj.bias", keys);
+    if (!options.value_is_key) {
+      cost->vector("self_attn.v_proj.bias", kind.num_kv_heads * kind.value_dim);
+    }
   }
   if (options.output_bias) cost->vector("self_attn.o_proj.bias", config.hidden_size);
-  if (options.sinks) cost->vector("self_attn.sinks", config.num_heads);
+  if (options.sinks) cost->vector("self_attn.sinks", kind.num_heads);
   if (options.norm == GroupedQueryConfig::Norm::kNone || !options.norm_has_weight) return;
   const bool each = options.norm == GroupedQueryConfig::Norm::kHead;
-  cost->vector("self_attn.q_norm.weight", each ? dim : width);
-  cost->vector("self_attn.k_norm.weight", each ? dim : kv_width);
+  cost->vector("self_attn.q_norm.weight", each ? dim : kind.num_heads * dim);
+  cost->vector("self_attn.k_norm.weight", each ? dim : keys);
+}
+
+// Layers of all kinds use the same buffers, each as long as the widest: queries, keys, values, the
+// heads' results, the output. The cosines and sines of a position are there for each kind.
+uint64_t scratch_floats(const ModelConfig& config) {
+  uint64_t queries = 0, keys = 0, values = 0, angles = 0;
+  for (int i = 0; i < config.num_attention_kinds(); ++i) {
+    const AttentionKind kind = config.attention_kind(i);
+    const auto heads = static_cast<uint64_t>(kind.num_kv_heads);
+    queries = std::max(queries, static_cast<uint64_t>(query_width(kind)));
+    keys = std::max(keys, heads * static_cast<uint64_t>(kind.head_dim));
+    values = std::max(values, heads * static_cast<uint64_t>(kind.value_dim));
+    angles += static_cast<uint64_t>(kind.options.rotary_dim);
+  }
+  return queries + keys + values + static_cast<uint64_t>(config.heads_width()) +
+         static_cast<uint64_t>(config.hidden_size) + angles;
 }
 
 }  // namespace
 
-PartCost grouped_query_cost(const ModelConfig& config) {
-  const GroupedQueryConfig& options = config.grouped_query;
-  const int hidden = config.hidden_size, dim = config.head_dim;
-  const int width = config.num_heads * dim, kv_width = config.num_kv_heads * dim;
-  const int q_width = options.output_gate ? 2 * width : width;
+PartCost grouped_query_cost(const ModelConfig& config, const LayerConfig& layer) {
+  const AttentionKind kind = config.attention_kind(layer.attention_kind);
+  const int hidden = config.hidden_size, width = kind.num_heads * kind.value_dim;
+  const int keys = kind.num_kv_heads * kind.head_dim, values = kind.num_kv_heads * kind.value_dim;
   PartCost cost;
-  cost.matrix("self_attn.q_proj.weight", q_width, hidden, TensorUse::kInput);
-  cost.matrix("self_attn.k_proj.weight", kv_width, hidden, TensorUse::kInput);
-  cost.matrix("self_attn.v_proj.weight", kv_width, hidden, TensorUse::kInput);
+  cost.matrix("self_attn.q_proj.weight", query_width(kind), hidden, TensorUse::kInput);
+  cost.matrix("self_attn.k_proj.weight", keys, hidden, TensorUse::kInput);
+  if (!kind.options.value_is_key) {
+    cost.matrix("self_attn.v_proj.weight", values, hidden, TensorUse::kInput);
+  }
   cost.matrix("self_attn.o_proj.weight", hidden, width, TensorUse::kOutput);
-  add_biases_and_norms(config, q_width, &cost);
-  // Queries, keys, values, the heads' results, the output, and a position's cosines and sines.
-  cost.scratch_floats = uint64_t(q_width) + uint64_t(width) + 2 * uint64_t(kv_width) +
-                        uint64_t(hidden) + uint64_t(options.rotary_dim);
-  cost.operands = {{{TensorUse::kInput, uint64_t(hidden)}, {TensorUse::kOutput, uint64_t(width)}}};
+  add_biases_and_norms(config, kind, &cost);
+  cost.scratch_floats = scratch_floats(config);
+  cost.operands = {{{TensorUse::kInput, static_cast<uint64_t>(hidden)},
+                    {TensorUse::kOutput, static_cast<uint64_t>(config.heads_width())}}};
   // A score, and its value.
-  cost.attended = int64_t{config.num_heads} * 2 * dim;
+  cost.attended = int64_t{kind.num_heads} * (kind.head_dim + kind.value_dim);
   return cost;
 }
 
-CachedHeads grouped_query_cache(const ModelConfig& config, Dtype cache, int parts) {
-  return {.num_kv_heads = std::max(config.num_kv_heads / parts, 1),
-          .key_bytes = kernels::key_panel_bytes(cache, config.head_dim),
-          .value_bytes = kernels::value_panel_bytes(cache, config.head_dim)};
+CachedHeads grouped_query_cache(const AttentionKind& kind, Dtype cache, int parts) {
+  return {.num_kv_heads = std::max(kind.num_kv_heads / parts, 1),
+          .key_bytes = kernels::key_panel_bytes(cache, kind.head_dim),
+          .value_bytes = kernels::value_panel_bytes(cache, kind.value_dim)};
 }
 
 }  // namespace wideep::model

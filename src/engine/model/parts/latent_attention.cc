@@ -27,6 +27,7 @@ namespace {
 // Most rows of a task in the expanded form. Many rows per task spread the cost of expanding a page;
 // but the state of the rows should stay in the caches.
 constexpr int kMaxExpandedRows = 1024;
+constexpr int kKind = 0;  // all layers of latent attention are of one kind
 
 }  // namespace
 
@@ -138,24 +139,24 @@ LatentForm LatentAttention::form_of(const TokenRun& run) const {
 
 void LatentAttention::prepare(const MixerCall& call) const {
   AttentionStep& step = call.scratch.step;
-  step.rotate(call.compute, call.batch, rope_);
+  step.rotate(call.compute, call.batch, kKind, rope_);
   const HeadRange own = heads_of(call.group);
   for (size_t i = 0; i < step.runs.size(); ++i) {
     const TokenRun& run = step.runs[i];
     const int index = static_cast<int>(i);
     if (form_of(run) == LatentForm::kAbsorbed) {
-      step.add_tasks(call.compute, index, call.group.heads(config_.num_heads, 1));
+      step.add_tasks(call.compute, kKind, index, call.group.heads(config_.num_heads, 1));
       continue;
     }
     // From the end, because later tokens attend to more positions: the longest tasks come first.
     for (int end = run.num_tokens; end > 0; end -= kMaxExpandedRows) {
       const int first = std::max(0, end - kMaxExpandedRows);
       for (int head = own.first; head < own.first + own.count; ++head) {
-        step.tasks.push_back({.run = index,
-                              .first_head = head,
-                              .num_heads = 1,
-                              .first_token = first,
-                              .num_tokens = end - first});
+        step.add(kKind, {.run = index,
+                         .first_head = head,
+                         .num_heads = 1,
+                         .first_token = first,
+                         .num_tokens = end - first});
       }
     }
   }
@@ -190,8 +191,8 @@ Result<const float*> LatentAttention::forward(const MixerCall& call, const float
       call.group.joint<float>(JointBuffer::kHeads, static_cast<size_t>(num_tokens) * width);
   for (const TokenRun& tokens : absorbed) enter_latent(call, tokens, q, latent_q);
   compute.pool().parallel_for(
-      static_cast<int64_t>(step.tasks.size()), 1, [&](int64_t begin, int64_t) {
-        const AttentionTask& task = step.tasks[begin];
+      static_cast<int64_t>(step.tasks(kKind).size()), 1, [&](int64_t begin, int64_t) {
+        const AttentionTask& task = step.tasks(kKind)[begin];
         const TokenRun& run = step.runs[task.run];
         if (form_of(run) == LatentForm::kAbsorbed) {
           absorbed_.run(compute, call.kv, run, task,
@@ -271,7 +272,7 @@ void LatentAttention::write_cache(const MixerCall& call, const Rows& h, float* q
   compute.matmul(h, std::span(&keys, 1));
   const kernels::Kernels& kernels = compute.kernels();
   for_each_token(compute, scratch.step, [&](int token, std::byte* page, int slot) {
-    const float* cos_sin = scratch.step.angles_of(token, rope_.dim());
+    const float* cos_sin = scratch.step.angles_of(kKind, token, rope_.dim());
     float* row = rows + static_cast<size_t>(token) * width;
     kernels.rms_norm(row, kv_a_norm_.data(), config_.latent_norm_eps, rank, row);
     rope_.rotate(kernels, cos_sin, row + rank);

@@ -15,8 +15,8 @@ Status Mixer::meet_in_cache(const MixerCall& call, int layer) {
     for (const TokenRun& run : call.scratch.step.runs) {
       const int last = run.first_position + run.num_tokens - 1;
       for (int page = run.first_position / kPageTokens; page <= last / kPageTokens; ++page) {
-        written.push_back(
-            {.first = call.kv.keys((*run.pages)[page], layer, 0), .width = call.kv.layer_bytes()});
+        written.push_back({.first = call.kv.keys((*run.pages)[page], layer, 0),
+                           .width = call.kv.layer_bytes(layer)});
       }
     }
   }

@@ -21,8 +21,12 @@ struct MoeWeights {
   weights::Matrix router;          // [num_experts, hidden], always float32
   std::vector<float> logit_bias;   // [num_experts] of the router's product; empty: none
   std::vector<float> router_bias;  // [num_experts] of the selection only; empty: none
-  weights::MlpRecord shared;       // empty without shared expert
-  weights::Matrix shared_gate;     // [1, hidden], float32; empty without a gate
+  // [hidden] of the norm by which the router takes the residual stream; empty: it takes what the
+  // experts take.
+  std::vector<float> router_norm;
+  std::vector<float> expert_scale;  // [num_experts] of the chosen experts' weights; empty: none
+  weights::MlpRecord shared;        // empty without shared expert
+  weights::Matrix shared_gate;      // [1, hidden], float32; empty without a gate
   bool has_shared() const { return !shared.empty(); }
   bool has_shared_gate() const { return shared_gate.bytes.size() > 0; }
 };
@@ -43,6 +47,7 @@ struct MoeCall {
   int num_tokens = 0;                        // of this rank
   std::span<const int32_t> tokens_of_ranks;  // [ep_size]; may be empty: see Batch
   const float* h = nullptr;                  // [num_tokens, hidden] the normalised input
+  const float* router_h = nullptr;           // [num_tokens, hidden] the router's; null: h
   float* x = nullptr;                        // [num_tokens, hidden] the output is added to it
   // The tokens whose output is needed, ascending; nullopt: all. The others are routed and reported
   // too, but not sent to experts. Ranks need not know the wanted tokens of other ranks.

@@ -22,6 +22,8 @@ PartCost moe_cost(const ModelConfig& config) {
   if (routing.selection_bias) {
     cost.vector("mlp.gate.e_score_correction_bias", routing.num_experts);
   }
+  if (routing.own_norm) cost.vector("mlp.gate.norm.weight", hidden);
+  if (routing.expert_scale) cost.vector("mlp.gate.expert_scale", routing.num_experts);
   if (config.shared_intermediate_size == 0) return cost;
   cost.mlp("mlp.shared_experts", config.shared_intermediate_size, hidden, TensorUse::kMlp);
   if (config.shared_expert_gate) {

@@ -21,8 +21,8 @@ void MoeRouting::route(const Compute& compute, const MoeWeights& weights, const 
   const base::TraceSpan span(base::Span::kRouter, call.layer);
   const RoutingConfig& routing = config_.routing;
   float* logits = logits_.get<float>(static_cast<size_t>(call.num_tokens) * routing.num_experts);
-  const SourceRows rows =
-      float_rows(call.h, config_.hidden_size, call.num_tokens, config_.hidden_size);
+  const float* h = call.router_h != nullptr ? call.router_h : call.h;
+  const SourceRows rows = float_rows(h, config_.hidden_size, call.num_tokens, config_.hidden_size);
   const kernels::PackedMatrix& router = weights.router.packed;
   const Product product{&router, logits, static_cast<size_t>(routing.num_experts),
                         all_panels(router),
@@ -58,8 +58,17 @@ void MoeRouting::choose_experts(const Compute& compute, const MoeWeights& weight
       select_experts(routing, logits + token * routing.num_experts, bias,
                      experts_.data() + token * routing.top_k,
                      weights_.data() + token * routing.top_k);
+      if (!weights.expert_scale.empty()) scale_weights(weights.expert_scale, token);
     }
   });
+}
+
+void MoeRouting::scale_weights(const std::vector<float>& scale, int64_t token) {
+  const auto top_k = static_cast<size_t>(config_.routing.top_k);
+  const size_t first = static_cast<size_t>(token) * top_k;
+  for (size_t k = first; k < first + top_k; ++k) {
+    weights_[k] *= scale[static_cast<size_t>(experts_[k])];
+  }
 }
 
 // experts_ keeps all tokens, which are counted and reported. weights_ keeps only the wanted tokens,

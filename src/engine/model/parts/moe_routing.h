@@ -48,6 +48,8 @@ class MoeRouting {
  private:
   void choose_experts(const Compute& compute, const MoeWeights& weights, int num_tokens,
                       const float* logits);
+  // By the factors of the experts that the token has chosen.
+  void scale_weights(const std::vector<float>& scale, int64_t token);
   void keep_wanted(const MoeCall& call);
   void move_to_input();
 

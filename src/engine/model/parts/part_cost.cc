@@ -47,7 +47,7 @@ PartCost mixer_cost(const ModelConfig& config, int index) {
   const LayerConfig& layer = config.layers[static_cast<size_t>(index)];
   switch (layer.mixer) {
     case LayerConfig::Mixer::kAttention:
-      return config.is_mla() ? latent_cost(config, layer) : grouped_query_cost(config);
+      return config.is_mla() ? latent_cost(config, layer) : grouped_query_cost(config, layer);
     case LayerConfig::Mixer::kDeltaNet:
       return delta_net_cost(config);
     case LayerConfig::Mixer::kConvolution:
@@ -58,13 +58,23 @@ PartCost mixer_cost(const ModelConfig& config, int index) {
   return {};
 }
 
-CachedHeads attention_cache(const ModelConfig& config, Dtype cache, int parts) {
-  return config.is_mla() ? latent_cache(config, cache) : grouped_query_cache(config, cache, parts);
+CachedHeads attention_cache(const ModelConfig& config, int kind, Dtype cache, int parts) {
+  return config.is_mla() ? latent_cache(config, cache)
+                         : grouped_query_cache(config.attention_kind(kind), cache, parts);
 }
 
 PartCost norm_cost(const ModelConfig& config, const std::string& name) {
   PartCost cost;
   cost.vector(name, config.hidden_size);
+  return cost;
+}
+
+PartCost beside_experts_cost(const ModelConfig& config) {
+  PartCost cost;
+  for (const char* name : {"mlp.dense_output_norm.weight", "mlp.experts_norm.weight",
+                           "mlp.experts_output_norm.weight"}) {
+    cost.vector(name, config.hidden_size);
+  }
   return cost;
 }
 
@@ -86,8 +96,18 @@ std::vector<PartCost> layer_parts(const ModelConfig& config, int layer) {
   if (config.is_prediction(layer)) parts.push_back(prediction_cost(config));
   parts.push_back(norm_cost(config, "input_layernorm.weight"));
   parts.push_back(mixer_cost(config, layer));
+  if (config.norms_after) parts.push_back(norm_cost(config, "mixer_output_norm.weight"));
   parts.push_back(norm_cost(config, "post_attention_layernorm.weight"));
-  parts.push_back(config.is_moe(layer) ? moe_cost(config) : dense_mlp_cost(config));
+  const bool is_moe = config.is_moe(layer);
+  const bool is_beside = is_moe && config.dense_beside_experts;
+  if (!is_moe || is_beside) parts.push_back(dense_mlp_cost(config));
+  if (is_beside) parts.push_back(beside_experts_cost(config));
+  if (is_moe) parts.push_back(moe_cost(config));
+  if (config.norms_after) parts.push_back(norm_cost(config, "mlp_output_norm.weight"));
+  if (config.layer_scalar) {
+    parts.emplace_back();
+    parts.back().vector("layer_scalar", 1);
+  }
   return parts;
 }
 

@@ -94,7 +94,7 @@ struct PartCost {
 
 // ---- mixers ----
 
-PartCost grouped_query_cost(const ModelConfig& config);
+PartCost grouped_query_cost(const ModelConfig& config, const LayerConfig& layer);
 PartCost latent_cost(const ModelConfig& config, const LayerConfig& layer);
 PartCost sparse_indexer_cost(const ModelConfig& config, const LayerConfig& layer);
 PartCost delta_net_cost(const ModelConfig& config);
@@ -111,18 +111,24 @@ struct CachedHeads {
   size_t value_bytes = 0;   // of one head in a page
   size_t index_stride = 0;  // elements of a row of the indexer; 0: none
   size_t index_bytes = 0;   // of its rows in a page
+
+  size_t head_bytes() const { return key_bytes + value_bytes; }
+  size_t bytes() const { return static_cast<size_t>(num_kv_heads) * head_bytes() + index_bytes; }
+  bool operator==(const CachedHeads&) const = default;
 };
-// parts: the ranks that divide the heads among them.
-CachedHeads grouped_query_cache(const ModelConfig& config, Dtype cache, int parts);
+// kind: as LayerConfig::attention_kind. parts: the ranks that divide the heads among them.
+CachedHeads grouped_query_cache(const AttentionKind& kind, Dtype cache, int parts);
 CachedHeads latent_cache(const ModelConfig& config, Dtype cache);
-// Of the kind of attention that the model has.
-CachedHeads attention_cache(const ModelConfig& config, Dtype cache, int parts);
+// Of the attention that the model has, in layers of this kind.
+CachedHeads attention_cache(const ModelConfig& config, int kind, Dtype cache, int parts);
 // Of the indexer's keys.
 inline Dtype index_dtype(Dtype cache) { return cache == Dtype::kF32 ? cache : Dtype::kBf16; }
 
 // ---- the rest of a layer ----
 
 PartCost norm_cost(const ModelConfig& config, const std::string& name);
+// What is beside the dense MLP where MoE layers have one: norms.
+PartCost beside_experts_cost(const ModelConfig& config);
 // A dense layer's MLP.
 PartCost dense_mlp_cost(const ModelConfig& config);
 // Router and shared expert. Routed experts are counted apart: which ones a rank has is its own.

@@ -62,6 +62,7 @@ Rope::Rope(const RopeConfig& config, int rope_dim)
       frequency = base * share + base / config.factor * (1.0 - share);
     }
     if (config.scaling == RopeConfig::Scaling::kLlama3) frequency = llama3_frequency(config, base);
+    if (config.rotating_pairs > 0 && i >= config.rotating_pairs) frequency = 0.0;
     inverse_frequencies_.push_back(static_cast<float>(frequency));
   }
 }

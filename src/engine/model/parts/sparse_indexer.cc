@@ -88,7 +88,7 @@ void SparseIndexer::write_cache(const MixerCall& call, const float* h, const flo
   const KvLayout& kv = call.kv;
   for_each_token(compute, scratch.step, [&](int token, std::byte* page, int slot) {
     const auto at = static_cast<size_t>(token);
-    const float* cos_sin = scratch.step.angles_of(token, rope_.dim());
+    const float* cos_sin = scratch.step.angles_of(/*kind=*/0, token, rope_.dim());
     float* key = k + at * dim;
     normalize(key);
     rope_.rotate(kernels, cos_sin, key);

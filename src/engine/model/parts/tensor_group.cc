@@ -28,7 +28,7 @@ JointLayout::JointLayout(const ModelConfig& config, int64_t tokens, int64_t max_
   const int between = std::max(config.dense_intermediate_size, config.shared_intermediate_size);
   const int64_t rows = std::max(tokens, max_logit_rows);
   const std::array<int64_t, static_cast<size_t>(JointBuffer::kCount)> elements = {
-      rows * config.hidden_size,          rows * config.num_heads * config.value_dim(),
+      rows * config.hidden_size,          rows * config.heads_width(),
       rows * config.hidden_size,          rows * between,
       max_logit_rows * config.vocab_size,
   };
