@@ -20,14 +20,17 @@ import sys
 
 GOLDEN = pathlib.Path(__file__).parent
 MODELS = ["deepseek_groups", "deepseek_v2_groups", "deepseek_v32_groups", "deepseek_yarn",
-          "ernie4_5_moe_interval", "ernie4_5_moe_published", "glm4_moe_lite_plain",
+          "dots1_published", "exaone_moe_plain", "exaone_moe_published", "ernie4_5_moe_interval", "ernie4_5_moe_published", "glm4_moe_lite_plain",
           "glm4_moe_norm_bias", "glm_moe_dsa_shared",
           "gpt_oss_plain", "granitemoe_bias", "granitemoeshared_plain",
           "hunyuan_v1_moe_minimal", "kimi_k2_plain", "lfm2_moe_plain", "llama4_published",
           "llama_bias", "llama_llama3", "llama_tied", "minimax_m2_plain", "mistral3_groups",
           "mistral_plain", "mixtral_plain", "olmoe_plain", "qwen2_moe_plain", "qwen2_tied", "qwen3_5_moe_plain",
+          "hunyuan_v1_moe_minimal", "hy_v3_published", "kimi_k2_plain", "lfm2_moe_plain", "llama4_published",
+          "llama_bias", "llama_llama3", "llama_tied", "minimax_m2_plain", "mistral_plain",
+          "mixtral_plain", "olmoe_plain", "qwen2_moe_plain", "qwen2_tied", "qwen3_5_moe_plain",
           "qwen3_5_moe_square", "qwen3_bias", "qwen3_gqa", "qwen3_next_plain", "qwen3_next_square",
-          "qwen3_plain"]
+          "qwen3_plain", "solar_open_published", "solar_open_tied"]
 
 
 def load_converter(source):
@@ -58,6 +61,21 @@ def complete(config, model):
         # Published configs have it, and llama.cpp takes softmax for none.
         softmax = model.startswith("deepseek_v2")
         config.setdefault("scoring_func", "softmax" if softmax else "sigmoid")
+    if model.startswith("dots1"):
+        config["scoring_func"] = "sigmoid"  # the converter does not know noaux_tc
+        for key, value in (("first_k_dense_replace", 0), ("routed_scaling_factor", 1.0),
+                           ("norm_topk_prob", False)):
+            config.setdefault(key, value)
+    if model.startswith("exaone_moe"):
+        config.setdefault("scoring_func", "sigmoid")
+        for key, value in (("num_shared_experts", 1), ("first_k_dense_replace", 1),
+                           ("routed_scaling_factor", 2.5), ("norm_topk_prob", True)):
+            config.setdefault(key, value)
+    if model.startswith("solar_open"):
+        # The converter takes half of a head for an absent key, and reads the new spelling.
+        config.setdefault("partial_rotary_factor", 1.0)
+        config.setdefault("norm_topk_prob", True)
+        config.setdefault("n_shared_experts", 1)
     if model.startswith("qwen2_moe") or model.startswith("qwen3"):
         config.setdefault("num_key_value_heads", config.get("num_attention_heads"))
     return config

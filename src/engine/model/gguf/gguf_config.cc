@@ -258,10 +258,58 @@ void read_grouped_experts(GgufKeys& keys) {
   keys.config["num_nextn_predict_layers"] = keys.num_predicting();
 }
 
+// Solar Open's files have this architecture, too: no dense layers, and whole heads are rotated.
 void read_glm4moe(GgufKeys& keys) {
   read_grouped_experts(keys);
+  if (!keys.has("feed_forward_length") && layers_of(keys, false).empty()) {
+    keys.config["intermediate_size"] = keys.value("expert_feed_forward_length");
+  }
   read_partial_rotary(keys);
   keys.config["use_qk_norm"] = keys.some_layer_has("attn_q_norm.weight");
+}
+
+// The file does not hold windows: llama.cpp attends to all positions.
+void read_dots1(GgufKeys& keys) {
+  read_grouped_experts(keys);
+  keys.config["sliding_window"] = nullptr;
+}
+
+// Windows in three of four layers, or those of a list. The others are not rotated, so that the
+// windows' base is that of all rotations.
+void read_exaone_moe(GgufKeys& keys) {
+  read_grouped_experts(keys);
+  keys.rename("n_routed_experts", "num_experts");
+  keys.rename("n_shared_experts", "num_shared_experts");
+  keys.has("expert_shared_feed_forward_length");
+  Json& config = keys.config;
+  config.erase("attention_bias");
+  keys.copy("sliding_window", "attention.sliding_window");
+  keys.copy("rope_theta", "rope.freq_base_swa");
+  constexpr const char* kPattern = "attention.sliding_window_pattern";
+  const std::vector<int64_t> listed = keys.integers(kPattern);
+  const int64_t period = keys.integer_or(kPattern, 4);
+  Json types = Json::array();
+  for (int64_t layer = 0; layer < std::min<int64_t>(keys.num_layers(), 4096); ++layer) {
+    const bool slides = layer < static_cast<int64_t>(listed.size())
+                            ? listed[static_cast<size_t>(layer)] != 0
+                            : period > 0 && (layer + 1) % period != 0;
+    types.push_back(slides ? "sliding_attention" : "full_attention");
+  }
+  config["layer_types"] = types;
+}
+
+void read_hy_v3(GgufKeys& keys) {
+  read_grouped_experts(keys);
+  keys.rename("n_routed_experts", "num_experts");
+  keys.rename("norm_topk_prob", "route_norm");
+  Json& config = keys.config;
+  // The file has their width.
+  config.erase("n_shared_experts");
+  const int64_t width = std::max<int64_t>(1, keys.integer_or("expert_feed_forward_length", 1));
+  config["num_shared_experts"] =
+      keys.integer_or("expert_shared_feed_forward_length", width) / width;
+  keys.set_origin("num_shared_experts", "expert_shared_feed_forward_length");
+  config["router_scaling_factor"] = config["routed_scaling_factor"];
 }
 
 // Latent attention. Older converters do not give the sizes of the expanded heads apart.
@@ -440,6 +488,9 @@ constexpr std::array kArchitectures = {
     Architecture{"gpt-oss", "GptOssForCausalLM", "gpt_oss", read_gpt_oss},
     Architecture{"glm4moe", "Glm4MoeForCausalLM", "glm4_moe", read_glm4moe},
     Architecture{"glm-dsa", "GlmMoeDsaForCausalLM", "glm_moe_dsa", read_glm_dsa},
+    Architecture{"dots1", "Dots1ForCausalLM", "dots1", read_dots1},
+    Architecture{"exaone-moe", "ExaoneMoeForCausalLM", "exaone_moe", read_exaone_moe},
+    Architecture{"hy_v3", "HYV3ForCausalLM", "hy_v3", read_hy_v3},
     Architecture{"minimax-m2", "MiniMaxM2ForCausalLM", "minimax_m2", read_minimax},
     Architecture{"llama4", "Llama4ForCausalLM", "llama4_text", read_llama4},
     Architecture{"llama", "MixtralForCausalLM", "mixtral", read_mixtral, true},

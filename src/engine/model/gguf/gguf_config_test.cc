@@ -160,6 +160,54 @@ TEST(GgufConfig, DenseModelsHaveNoExperts) {
   }
 }
 
+// Every fourth layer attends to all positions where the file does not say it.
+TEST(GgufConfig, WindowsOfKExaone) {
+  const auto windows = [](const GgufBuilder& builder) {
+    const Parsed parsed(builder);
+    const auto config = read_gguf_config(*parsed.files);
+    EXPECT_TRUE(config.ok()) << config.status().message();
+    std::vector<int> all;
+    if (!config.ok()) return all;
+    EXPECT_EQ(config->rope.theta, 500.0);
+    EXPECT_EQ(config->routing.scaling_factor, 2.5f);
+    EXPECT_EQ(config->shared_intermediate_size, 8);
+    EXPECT_TRUE(config->notes.empty());
+    for (const LayerConfig& layer : config->layers) {
+      EXPECT_EQ(layer.rotates, layer.window > 0);
+      all.push_back(layer.window);
+    }
+    return all;
+  };
+  const std::string begin = "exaone-moe.";
+  const auto small = [&] {
+    GgufBuilder builder;
+    builder.string("general.architecture", "exaone-moe");
+    for (const auto& [key, value] : {std::pair("block_count", 5),
+                                     {"context_length", 64},
+                                     {"embedding_length", 32},
+                                     {"feed_forward_length", 16},
+                                     {"attention.head_count", 4},
+                                     {"attention.sliding_window", 9},
+                                     {"expert_count", 4},
+                                     {"expert_used_count", 2},
+                                     {"expert_feed_forward_length", 4},
+                                     {"expert_shared_count", 2},
+                                     {"expert_gating_func", 2}}) {
+      builder.integer(begin + key, static_cast<uint32_t>(value));
+    }
+    return builder.number(begin + "attention.layer_norm_rms_epsilon", 1e-5f)
+        .number(begin + "expert_weights_scale", 2.5f)
+        .number(begin + "rope.freq_base_swa", 500.0f)
+        .floats("token_embd.weight", {8, 32}, std::vector<float>(256));
+  };
+  EXPECT_EQ(windows(small()), (std::vector{9, 9, 9, 0, 9}));
+  const std::string pattern = begin + "attention.sliding_window_pattern";
+  EXPECT_EQ(windows(small().integer(pattern, 2)), (std::vector{9, 0, 9, 0, 9}));
+  using Type = GgufBuilder::Type;
+  EXPECT_EQ(windows(small().list<int32_t>(pattern, Type::kI32, {0, 1, 1, 0, 0})),
+            (std::vector{0, 9, 9, 0, 0}));
+}
+
 TEST(GgufConfig, BadInputIsOneLine) {
   EXPECT_THAT(error_of(GgufBuilder()), HasSubstr("general.architecture: missing is not supported"));
   EXPECT_THAT(error_of(GgufBuilder().string("general.architecture", "gemma3")),
