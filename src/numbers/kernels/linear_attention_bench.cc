@@ -5,9 +5,12 @@
 //
 //   delta_rule    32 value heads of 128 × 128 (Qwen3-Next), `tokens` per call; ns per token of all
 //                 heads. of_peak: of the register loop's multiply-adds, three per element of the
-//                 state (Sᵀ k, the update, Sᵀ q; the decay is not counted)
+//                 state (Sᵀ k, the update, Sᵀ q; the decay is not counted). of_memory: of the
+//                 speed at which a loop reads, scales and writes the states once a token
+//   channel_decay the same with a decay for each channel of the key (Kimi-Linear), which makes four
+//                 operations per element for of_peak
 //   state_space   64 heads of 128 × 64 (Nemotron-3 Nano), 8 heads share b and c; ns per token of all
-//                 heads. of_peak: two multiply-adds per element of the state (the update, Sᵀ c)
+//                 heads. of_peak: three operations per element (the decay, the update, Sᵀ c)
 //   convolution   8192 channels, width 4, with SiLU (Qwen3-Next); ns per token
 //   index_scores  64 heads of 128 (DeepSeek-V3.2) over `positions` cached keys in bf16, one token
 //   select_top    2048 of `positions` scores; the same for all instruction sets
@@ -93,33 +96,47 @@ double peak_rate(const Kernels& kernels) {
 #endif
 }
 
-void bench_delta_rule(benchmark::State& state, const Kernels& kernels) {
+// Seconds of the least that a token does with states in memory.
+double pass_seconds(float* states, size_t size, const Kernels& kernels) {
+  return seconds_of([&] {
+    kernels.scale_row(0.999f, static_cast<int>(size), states);
+    benchmark::ClobberMemory();
+  });
+}
+
+void bench_delta_rule(benchmark::State& state, const Kernels& kernels, bool channels) {
   constexpr int kHeads = 32, kDim = 128;
   const int tokens = static_cast<int>(state.range(0));
   const size_t row = kHeads * kDim, size = static_cast<size_t>(tokens) * row;
-  std::vector<float> states(row * kDim, 0.0f), out(size);
+  base::AlignedBytes memory(row * kDim * sizeof(float));  // as states of sequences are
+  auto* states = reinterpret_cast<float*>(memory.data());
+  std::fill_n(states, row * kDim, 0.0f);
+  std::vector<float> out(size);
   const auto q = random_floats(size, 0.09f), k = random_floats(size, 0.09f);
   const auto v = random_floats(size, 1.0f);
-  const std::vector<float> decay(static_cast<size_t>(tokens), 0.97f);
+  const std::vector<float> decay(size, 0.97f);
   const std::vector<float> beta(static_cast<size_t>(tokens), 0.5f);
-  std::vector<double> seconds, of_peak;
+  const double per_element = channels ? 4.0 : 3.0;
+  std::vector<double> seconds, of_peak, of_memory;
   for (auto _ : state) {
     const double peak = peak_rate(kernels);
+    const double pass = tokens * pass_seconds(states, row * kDim, kernels);
     const double now = seconds_of([&] {
       for (int head = 0; head < kHeads; ++head) {
         const size_t at = static_cast<size_t>(head) * kDim;
         kernels.delta_rule({.num_tokens = tokens,
                             .key_dim = kDim,
                             .value_dim = kDim,
-                            .state = states.data() + at * kDim,
+                            .state = states + at * kDim,
                             .q = q.data() + at,
                             .q_stride = row,
                             .k = k.data() + at,
                             .k_stride = row,
                             .v = v.data() + at,
                             .v_stride = row,
-                            .decay = decay.data(),
-                            .decay_stride = 1,
+                            .decay = decay.data() + (channels ? at : 0),
+                            .decay_stride = channels ? row : 1,
+                            .channel_decay = channels,
                             .beta = beta.data(),
                             .beta_stride = 1,
                             .out = out.data() + at,
@@ -128,10 +145,12 @@ void bench_delta_rule(benchmark::State& state, const Kernels& kernels) {
     });
     state.SetIterationTime(now);
     seconds.push_back(now);
-    of_peak.push_back(3.0 * kDim * static_cast<double>(size) / now / peak);
+    of_memory.push_back(pass / now);
+    of_peak.push_back(per_element * kDim * static_cast<double>(size) / now / peak);
   }
   state.counters["ns_per_token"] = 1e9 * median(seconds) / tokens;
   state.counters["of_peak"] = median(of_peak);
+  state.counters["of_memory"] = median(of_memory);
 }
 
 void bench_state_space(benchmark::State& state, const Kernels& kernels) {
@@ -173,7 +192,7 @@ void bench_state_space(benchmark::State& state, const Kernels& kernels) {
     });
     state.SetIterationTime(now);
     seconds.push_back(now);
-    of_peak.push_back(2.0 * kStateDim * static_cast<double>(size) / now / peak);
+    of_peak.push_back(3.0 * kStateDim * static_cast<double>(size) / now / peak);
   }
   state.counters["ns_per_token"] = 1e9 * median(seconds) / tokens;
   state.counters["of_peak"] = median(of_peak);
@@ -270,12 +289,15 @@ const bool kRegistered = [] {
     const auto with = [table](void (*bench)(benchmark::State&, const Kernels&)) {
       return [table, bench](benchmark::State& state) { bench(state, *table); };
     };
-    add(fmt::format("delta_rule/{}", table->isa), with(bench_delta_rule))
-        ->ArgName("tokens")
-        ->Arg(1)
-        ->Arg(4)
-        ->Arg(64)
-        ->Arg(512);
+    for (const bool channels : {false, true}) {
+      add(fmt::format("{}/{}", channels ? "channel_decay" : "delta_rule", table->isa),
+          [table, channels](benchmark::State& state) { bench_delta_rule(state, *table, channels); })
+          ->ArgName("tokens")
+          ->Arg(1)
+          ->Arg(4)
+          ->Arg(64)
+          ->Arg(512);
+    }
     add(fmt::format("state_space/{}", table->isa), with(bench_state_space))
         ->ArgName("tokens")
         ->Arg(1)

@@ -10,11 +10,15 @@
 // applies a token and already takes the product of the new state with the next token's k, so that
 // the state is read and written once a token. The first pass reads the state, the last one writes
 // it.
+//
+// With a decay for each channel, the keys that meet the old state are multiplied by it before.
 #pragma once
 
-// With 128 rows, q, k and a block of columns are 24 KiB.
+// With 128 rows, q, k and a block of columns are 24 KiB, with decays up to 40: fewer tokens would be
+// slower than what the second-level cache adds to these.
 inline constexpr int kDeltaTokens = 16 / kDeltaVectors;
 inline constexpr int kDeltaRows = 256;  // of the buffers; with more, all stays where it is
+static_assert(kDeltaTokens * kDeltaRows >= kMaxChannelDecays);
 // A single token's columns stay where they are: a copy would cost more than it saves. Without sums
 // for a next token, two vectors need no more registers than there are.
 inline constexpr int kDeltaVectorsOfOne = 2;
@@ -55,28 +59,29 @@ inline void delta_product(const DeltaColumns<Vectors, Whole>& from,
   for (int v = 0; v < Vectors; ++v) remembered[v] = sums[v];
 }
 
-// One token's scalars and rows.
+// One token's rows.
 struct DeltaToken {
   const float* q;
   const float* k;
-  const float* next_k;  // of the next token, if there is one
-  float decay;
+  const float* next_k;  // what the next token, if there is one, multiplies the state with
+  const float* decay;
 };
 
 // Applies a token: to = S = decay · from + k uᵀ, out = Sᵀ q. HasNext: next_remembered = Sᵀ next_k.
-template <bool HasNext, int Vectors, bool Whole>
+template <bool Channels, bool HasNext, int Vectors, bool Whole>
 inline void delta_step(const DeltaColumns<Vectors, Whole>& from,
                        const DeltaColumns<Vectors, Whole>& to, const DeltaToken& token, int key_dim,
                        const F32x16 (&u)[Vectors], F32x16 (&out)[Vectors],
                        F32x16 (&next_remembered)[Vectors]) {
   F32x16 sums[Vectors], next_sums[Vectors];
   for (int v = 0; v < Vectors; ++v) sums[v] = next_sums[v] = zero();
-  const F32x16 kept = set1(token.decay);
+  F32x16 kept = set1(token.decay[0]);
   const float* row = from.first;
   float* to_row = to.first;
   for (int i = 0; i < key_dim; ++i, row += from.stride, to_row += to.stride) {
     F32x16 state[Vectors];
     const F32x16 from_k = set1(token.k[i]);
+    if constexpr (Channels) kept = set1(token.decay[i]);
     for (int v = 0; v < Vectors; ++v) {
       state[v] = fma(from_k, u[v], mul(kept, from.get(row, v)));
       to.put(to_row, v, state[v]);
@@ -94,9 +99,17 @@ inline void delta_step(const DeltaColumns<Vectors, Whole>& from,
   }
 }
 
+// The tokens of a call. k meets the old state, as it is or multiplied by decays.
+struct DeltaTokens {
+  DeltaRuleArgs args;
+  const float* k;
+  size_t k_stride;
+};
+
 // All tokens on some columns from `first` on.
-template <int Vectors, bool Whole>
-inline void delta_columns(const DeltaRuleArgs& args, int first, int lanes) {
+template <bool Channels, int Vectors, bool Whole>
+inline void delta_columns(const DeltaTokens& tokens, int first, int lanes) {
+  const DeltaRuleArgs& args = tokens.args;
   alignas(64) float buffer[kDeltaRows * Vectors * kPanelWidth];
   const DeltaColumns<Vectors, Whole> state{args.state + first, static_cast<size_t>(args.value_dim),
                                            lanes};
@@ -105,23 +118,23 @@ inline void delta_columns(const DeltaRuleArgs& args, int first, int lanes) {
           ? DeltaColumns<Vectors, Whole>{buffer, size_t{Vectors} * kPanelWidth, lanes}
           : state;
   F32x16 remembered[Vectors], u[Vectors], out[Vectors];
-  delta_product(state, near, args.k, args.key_dim, remembered);
+  delta_product(state, near, tokens.k, args.key_dim, remembered);
   for (int t = 0; t < args.num_tokens; ++t) {
     const size_t at = static_cast<size_t>(t);
-    const float* k = args.k + at * args.k_stride;
     const DeltaToken token{.q = args.q + at * args.q_stride,
-                           .k = k,
-                           .next_k = k + args.k_stride,
-                           .decay = args.decay[at * args.decay_stride]};
+                           .k = args.k + at * args.k_stride,
+                           .next_k = tokens.k + (at + 1) * tokens.k_stride,
+                           .decay = args.decay + at * args.decay_stride};
     const F32x16 beta = set1(args.beta[at * args.beta_stride]);
     const float* values = args.v + at * args.v_stride + first;
     for (int v = 0; v < Vectors; ++v) {
-      u[v] = mul(beta, sub(state.get(values, v), mul(set1(token.decay), remembered[v])));
+      const F32x16 kept = Channels ? remembered[v] : mul(set1(token.decay[0]), remembered[v]);
+      u[v] = mul(beta, sub(state.get(values, v), kept));
     }
     if (t + 1 < args.num_tokens) {
-      delta_step<true>(near, near, token, args.key_dim, u, out, remembered);
+      delta_step<Channels, true>(near, near, token, args.key_dim, u, out, remembered);
     } else {
-      delta_step<false>(near, state, token, args.key_dim, u, out, remembered);
+      delta_step<Channels, false>(near, state, token, args.key_dim, u, out, remembered);
     }
     float* results = args.out + at * args.out_stride + first;
     for (int v = 0; v < Vectors; ++v) state.put(results, v, out[v]);
@@ -129,51 +142,77 @@ inline void delta_columns(const DeltaRuleArgs& args, int first, int lanes) {
 }
 
 // Up to kDeltaTokens tokens.
-template <int Vectors>
-inline void delta_tokens(const DeltaRuleArgs& args) {
+template <bool Channels, int Vectors>
+inline void delta_tokens(const DeltaTokens& tokens) {
   constexpr int kColumns = Vectors * kPanelWidth;
+  const int value_dim = tokens.args.value_dim;
   int first = 0;
-  for (; first + kColumns <= args.value_dim; first += kColumns) {
-    delta_columns<Vectors, true>(args, first, kPanelWidth);
+  for (; first + kColumns <= value_dim; first += kColumns) {
+    delta_columns<Channels, Vectors, true>(tokens, first, kPanelWidth);
   }
-  for (; first + kPanelWidth <= args.value_dim; first += kPanelWidth) {
-    delta_columns<1, true>(args, first, kPanelWidth);
+  for (; first + kPanelWidth <= value_dim; first += kPanelWidth) {
+    delta_columns<Channels, 1, true>(tokens, first, kPanelWidth);
   }
-  if (first < args.value_dim) delta_columns<1, false>(args, first, args.value_dim - first);
+  if (first < value_dim) delta_columns<Channels, 1, false>(tokens, first, value_dim - first);
 }
 
 // Copies rows of key_dim elements to adjacent ones.
-inline void gather_tokens(const float* from, size_t stride, const DeltaRuleArgs& args, float* to) {
+inline void gather_tokens(const float** rows, size_t* stride, const DeltaRuleArgs& args,
+                          float* to) {
   const size_t dim = static_cast<size_t>(args.key_dim);
   for (int t = 0; t < args.num_tokens; ++t) {
-    std::memcpy(to + static_cast<size_t>(t) * dim, from + static_cast<size_t>(t) * stride,
+    std::memcpy(to + static_cast<size_t>(t) * dim, *rows + static_cast<size_t>(t) * *stride,
                 dim * sizeof(float));
+  }
+  *rows = to;
+  *stride = dim;
+}
+
+// decay ∘ k, adjacent rows.
+inline void decay_keys(const DeltaRuleArgs& args, float* to) {
+  for (int t = 0; t < args.num_tokens; ++t) {
+    const float* k = args.k + static_cast<size_t>(t) * args.k_stride;
+    const float* decay = args.decay + static_cast<size_t>(t) * args.decay_stride;
+    for (int i = 0; i < args.key_dim; ++i) *to++ = decay[i] * k[i];
+  }
+}
+
+template <bool Channels>
+inline void delta_part(DeltaRuleArgs part) {
+  alignas(64) float q[kDeltaTokens * kDeltaRows], k[kDeltaTokens * kDeltaRows];
+  alignas(64) float decay[Channels ? kDeltaTokens * kDeltaRows : 1];
+  alignas(64) float decayed[Channels ? kDeltaTokens * kDeltaRows : 1];
+  if (part.num_tokens > 1 && part.key_dim <= kDeltaRows) {
+    gather_tokens(&part.q, &part.q_stride, part, q);
+    gather_tokens(&part.k, &part.k_stride, part, k);
+    if (Channels) gather_tokens(&part.decay, &part.decay_stride, part, decay);
+  }
+  DeltaTokens tokens{part, part.k, part.k_stride};
+  if (Channels) {
+    decay_keys(part, decayed);
+    tokens.k = decayed;
+    tokens.k_stride = static_cast<size_t>(part.key_dim);
+  }
+  if (part.num_tokens == 1) {
+    delta_tokens<Channels, kDeltaVectorsOfOne>(tokens);
+  } else {
+    delta_tokens<Channels, kDeltaVectors>(tokens);
   }
 }
 
 void delta_rule(const DeltaRuleArgs& args) {
-  alignas(64) float q[kDeltaTokens * kDeltaRows], k[kDeltaTokens * kDeltaRows];
-  for (int first = 0; first < args.num_tokens; first += kDeltaTokens) {
+  // One token's keys, multiplied by decays, always have room.
+  const int together = args.channel_decay && args.key_dim > kDeltaRows ? 1 : kDeltaTokens;
+  for (int first = 0; first < args.num_tokens; first += together) {
     const size_t at = static_cast<size_t>(first);
     DeltaRuleArgs part = args;
-    part.num_tokens = std::min(kDeltaTokens, args.num_tokens - first);
+    part.num_tokens = std::min(together, args.num_tokens - first);
     part.q += at * args.q_stride;
     part.k += at * args.k_stride;
     part.v += at * args.v_stride;
     part.decay += at * args.decay_stride;
     part.beta += at * args.beta_stride;
     part.out += at * args.out_stride;
-    if (part.num_tokens == 1) {
-      delta_tokens<kDeltaVectorsOfOne>(part);
-      return;
-    }
-    if (args.key_dim <= kDeltaRows) {
-      gather_tokens(part.q, part.q_stride, part, q);
-      gather_tokens(part.k, part.k_stride, part, k);
-      part.q = q;
-      part.k = k;
-      part.q_stride = part.k_stride = static_cast<size_t>(args.key_dim);
-    }
-    delta_tokens<kDeltaVectors>(part);
+    args.channel_decay ? delta_part<true>(part) : delta_part<false>(part);
   }
 }

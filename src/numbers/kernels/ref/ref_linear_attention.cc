@@ -22,17 +22,22 @@ void delta_rule(const DeltaRuleArgs& args) {
   for (int t = 0; t < args.num_tokens; ++t) {
     const float* q = args.q + t * args.q_stride;
     const float* k = args.k + t * args.k_stride;
-    const float decay = args.decay[t * args.decay_stride], beta = args.beta[t * args.beta_stride];
+    const float* decay = args.decay + t * args.decay_stride;
+    const float beta = args.beta[t * args.beta_stride];
     for (int j = 0; j < args.value_dim; ++j) {
       const auto state = [&](int i) -> float& {
         return args.state[static_cast<size_t>(i) * args.value_dim + j];
       };
       float remembered = 0.0f;
-      for (int i = 0; i < args.key_dim; ++i) remembered = std::fma(k[i], state(i), remembered);
-      const float u = beta * (args.v[t * args.v_stride + j] - decay * remembered);
+      for (int i = 0; i < args.key_dim; ++i) {
+        const float key = args.channel_decay ? decay[i] * k[i] : k[i];
+        remembered = std::fma(key, state(i), remembered);
+      }
+      if (!args.channel_decay) remembered = decay[0] * remembered;
+      const float u = beta * (args.v[t * args.v_stride + j] - remembered);
       float out = 0.0f;
       for (int i = 0; i < args.key_dim; ++i) {
-        state(i) = std::fma(k[i], u, decay * state(i));
+        state(i) = std::fma(k[i], u, decay[args.channel_decay ? i : 0] * state(i));
         out = std::fma(q[i], state(i), out);
       }
       args.out[t * args.out_stride + j] = out;
