@@ -20,14 +20,12 @@ import sys
 
 GOLDEN = pathlib.Path(__file__).parent
 MODELS = ["deepseek_groups", "deepseek_v2_groups", "deepseek_v32_groups", "deepseek_yarn",
-          "dots1_published", "exaone_moe_plain", "exaone_moe_published", "ernie4_5_moe_interval", "ernie4_5_moe_published", "glm4_moe_lite_plain",
-          "glm4_moe_norm_bias", "glm_moe_dsa_shared",
-          "gpt_oss_plain", "granitemoe_bias", "granitemoeshared_plain",
-          "hunyuan_v1_moe_minimal", "kimi_k2_plain", "lfm2_moe_plain", "llama4_published",
-          "llama_bias", "llama_llama3", "llama_tied", "minimax_m2_plain", "mistral3_groups",
-          "mistral_plain", "mixtral_plain", "olmoe_plain", "qwen2_moe_plain", "qwen2_tied", "qwen3_5_moe_plain",
-          "hunyuan_v1_moe_minimal", "hy_v3_published", "kimi_k2_plain", "lfm2_moe_plain", "llama4_published",
-          "llama_bias", "llama_llama3", "llama_tied", "minimax_m2_plain", "mistral_plain",
+          "dots1_published", "ernie4_5_moe_interval", "ernie4_5_moe_published", "exaone_moe_plain",
+          "exaone_moe_published", "glm4_moe_lite_plain", "glm4_moe_norm_bias",
+          "glm_moe_dsa_shared", "gpt_oss_plain", "granitemoe_bias", "granitemoehybrid_dense",
+          "granitemoehybrid_plain", "granitemoeshared_plain", "hunyuan_v1_moe_minimal",
+          "hy_v3_published", "kimi_k2_plain", "lfm2_moe_plain", "llama4_published", "llama_bias",
+          "llama_llama3", "llama_tied", "minimax_m2_plain", "mistral3_groups", "mistral_plain",
           "mixtral_plain", "olmoe_plain", "qwen2_moe_plain", "qwen2_tied", "qwen3_5_moe_plain",
           "qwen3_5_moe_square", "qwen3_bias", "qwen3_gqa", "qwen3_next_plain", "qwen3_next_square",
           "qwen3_plain", "solar_open_published", "solar_open_tied"]
@@ -54,6 +52,9 @@ def complete(config, model):
         rope = config.get("rope_parameters", {})
         share = rope.get("partial_rotary_factor", config.get("partial_rotary_factor", 1))
         config["rotary_dim"] = int(share * config.get("head_dim", 128))
+    if model.startswith("granitemoehybrid"):
+        words = {"linear_attention": "mamba", "full_attention": "attention"}
+        config["layer_types"] = [words[word] for word in config["layer_types"]]
     if model.startswith("llama4"):
         text = config.get("text_config", config)
         text.setdefault("interleave_moe_layer_step", 1)

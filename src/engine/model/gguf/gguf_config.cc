@@ -208,6 +208,40 @@ void read_granitemoe(GgufKeys& keys) {
   }
 }
 
+// Mamba-2 of all layers without attention. Files do not hold the limits of a step: none.
+void read_mamba2(GgufKeys& keys) {
+  keys.copy("mamba_n_heads", "ssm.time_step_rank");
+  keys.copy("mamba_n_groups", "ssm.group_count");
+  keys.copy("mamba_d_state", "ssm.state_size");
+  keys.copy("mamba_d_conv", "ssm.conv_kernel");
+  Json& config = keys.config;
+  const int64_t hidden = std::max<int64_t>(1, keys.integer_or("embedding_length", 1));
+  const int64_t inner = keys.integer_or("ssm.inner_size", 2 * hidden);
+  config["mamba_expand"] = static_cast<double>(inner) / static_cast<double>(hidden);
+  keys.set_origin("mamba_expand", "ssm.inner_size");
+  config["mamba_conv_bias"] = keys.some_layer_has("ssm_conv1d.bias");
+  config["mamba_proj_bias"] = keys.some_layer_has("ssm_in.bias");
+}
+
+// llama.cpp rotates where the rotation says that it was trained ("finetuned").
+void read_granitehybrid(GgufKeys& keys) {
+  read_granitemoe(keys);
+  Json& config = keys.config;
+  config["architectures"] = {"GraniteMoeHybridForCausalLM"};
+  config["model_type"] = "granitemoehybrid";
+  if (!keys.has("expert_count")) config["num_local_experts"] = 0;
+  if (config["num_local_experts"] == 0)
+    keys.copy("shared_intermediate_size", "feed_forward_length");
+  read_mamba2(keys);
+  const Json rotates = keys.value("rope.scaling.finetuned");
+  config["position_embedding_type"] = rotates == true ? "rope" : "nope";
+  Json types = Json::array();
+  for (const int64_t heads : keys.integers("attention.head_count_kv")) {
+    types.push_back(heads == 0 ? "linear_attention" : "full_attention");
+  }
+  config["layer_types"] = types;
+}
+
 void read_olmoe(GgufKeys& keys) {
   read_experts(keys, "num_experts", "intermediate_size");
   keys.config["norm_topk_prob"] = false;
@@ -496,12 +530,16 @@ constexpr std::array kArchitectures = {
     Architecture{"llama", "MixtralForCausalLM", "mixtral", read_mixtral, true},
     Architecture{"olmoe", "OlmoeForCausalLM", "olmoe", read_olmoe},
     Architecture{"granitemoe", "GraniteMoeForCausalLM", "granitemoe", read_granitemoe, true},
+    Architecture{"granitehybrid", "GraniteMoeHybridForCausalLM", "granitemoehybrid",
+                 read_granitehybrid, true},
     Architecture{"ernie4_5-moe", "Ernie4_5_MoeForCausalLM", "ernie4_5_moe", read_ernie},
     Architecture{"hunyuan-moe", "HunYuanMoEV1ForCausalLM", "hunyuan_v1_moe", read_hunyuan},
     Architecture{"lfm2moe", "Lfm2MoeForCausalLM", "lfm2_moe", read_lfm2moe},
 };
 constexpr std::array kDenseArchitectures = {
     Architecture{"llama", "LlamaForCausalLM", "llama", read_llama, true},
+    Architecture{"granitehybrid", "GraniteMoeHybridForCausalLM", "granitemoehybrid",
+                 read_granitehybrid, true},
     Architecture{"qwen2", "Qwen2ForCausalLM", "qwen2", read_qwen2},
     Architecture{"qwen3", "Qwen3ForCausalLM", "qwen3", read_dense},
 };

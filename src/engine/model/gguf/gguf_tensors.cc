@@ -234,7 +234,7 @@ Result<const TensorEntry*> GgufTensors::converted(const std::string& name, const
   const GgufTensor& stored = *located.tensors.front();
   std::vector<int32_t> order = row_order(parsed, static_cast<int>(size));
   const bool adds_one = holds_one_plus_weight(config_, parsed);
-  const bool is_decay = parsed.module == "linear_attn.A_log";
+  const bool is_decay = parsed.module.ends_with(".A_log");
   const bool is_part = located.kind == Located::Kind::kQkv;
   const bool copies = !order.empty() || adds_one || is_decay || is_part;
   const std::string& key = copies ? name : located.names.front();
