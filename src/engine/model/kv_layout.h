@@ -8,10 +8,10 @@
 //            indexer's keys, if the model has one
 //
 // Grouped-query attention: panels of head_dim; layers of several kinds (AttentionKind) have heads of
-// different numbers and sizes, one after the other without padding. Multi-head latent attention: one head of rows, each
-// the normalised latent (kv_lora_rank) followed by the rotated key (qk_rope_head_dim). The values
-// are the first part of the keys. The indexer's keys are rows of its head_dim, in float32 if the
-// cache is, else in bf16.
+// different numbers and sizes, one after the other without padding. Multi-head latent attention: one
+// head of rows, each the normalised latent (kv_lora_rank) followed by the rotated key
+// (qk_rope_head_dim). The values are the first part of the keys. The indexer's keys are rows of its
+// head_dim, in float32 if the cache is, else in bf16.
 //
 // Thread safety: plain values.
 #pragma once

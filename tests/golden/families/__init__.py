@@ -24,6 +24,7 @@ MODULES = (
     "dots1",
     "solar_open",
     "exaone_moe",
+    "gemma4",
 )
 
 

@@ -76,7 +76,8 @@ def fill_weights(family, model, seed, dtype):
     """Draws every weight and rounds it to the dtype of the files."""
     generator = torch.Generator().manual_seed(seed)
     tensors = dict(model.named_parameters())
-    tensors |= {n: b for n, b in model.named_buffers() if n.endswith(FLOAT32_NAMES)}
+    drawn_buffers = (*FLOAT32_NAMES, "layer_scalar")
+    tensors |= {n: b for n, b in model.named_buffers() if n.endswith(drawn_buffers)}
     with torch.no_grad():
         for name, tensor in sorted(tensors.items()):
             drawn = family.draw(name, tensor.shape, generator)

@@ -93,7 +93,7 @@ def run(model, ids):
     hooks = []
     for module in model.modules():
         name = type(module).__name__
-        if name.endswith(("TopKRouter", "TopkRouter", "Llama4Router", "V1Gate")):
+        if name.endswith(("TopKRouter", "TopkRouter", "Llama4Router", "V1Gate", "Gemma4TextRouter")):
             hooks.append(module.register_forward_hook(recorder.router))
         elif name.endswith("Indexer"):
             hooks.append(module.register_forward_hook(recorder.indexer))

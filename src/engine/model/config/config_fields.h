@@ -55,6 +55,12 @@ bool says_nothing(const nlohmann::json& value);
 RopeConfig read_rope(const formats::JsonObject& root, const ModelConfig& config,
                      double theta_by_default = 0, std::span<const std::string_view> more_keys = {});
 
+// The rotary parameters of one object in rope_parameters, for layers of a kind.
+RopeConfig read_rope_object(const formats::JsonObject& root, const formats::JsonObject& rope,
+                            const ModelConfig& config);
+// Those of rope_type proportional: a share of the pairs rotates, at the frequencies of whole heads.
+RopeConfig read_proportional_rope(const formats::JsonObject& rope, int head_dim);
+
 // max_position_embeddings, or the original positions times the factor of a rotary scaling that
 // states both, if that is more: the usual way to switch YaRN on leaves the former as it is.
 // REQUIRES: nothing of the other values.

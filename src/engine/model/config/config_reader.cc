@@ -103,15 +103,14 @@ void refuse_two(const JsonObject& text, const JsonObject& root, std::string_view
   root.complain(key, "contradicts text_config's; give one of them");
 }
 
-// outer_ties: as Family's.
 void read_tokens(const JsonObject& text, const JsonObject& root, const std::string& file,
-                 bool outer_ties, ModelConfig* config) {
+                 const Family& family, ModelConfig* config) {
   config->vocab_size = positive(text, "vocab_size", kMaxVocab);
   config->bos_token_id = read_begin_token(with_key(text, root, "bos_token_id"), file, config);
   config->eos_token_ids = read_end_tokens(with_key(text, root, "eos_token_id"), file, config);
   constexpr std::string_view kTied = "tie_word_embeddings";
-  const JsonObject& first = outer_ties && root.has(kTied) ? root : text;
-  config->tie_word_embeddings = with_key(first, root, kTied).boolean_or(kTied, false);
+  const JsonObject& first = family.outer_ties && root.has(kTied) ? root : text;
+  config->tie_word_embeddings = with_key(first, root, kTied).boolean_or(kTied, family.ties);
 }
 
 void read_common(const JsonObject& text, const Family& family, ModelConfig* config) {
@@ -170,7 +169,7 @@ Result<ModelConfig> read_document(const JsonDocument& document, const std::strin
   ModelConfig config;
   config.family = family->model_type;
   if (wrapped || !family->text_type.empty()) check_text_model_type(text, *family);
-  read_tokens(text, root, file, family->outer_ties, &config);
+  read_tokens(text, root, file, *family, &config);
   read_common(text, *family, &config);
   refuse_two(text, root, "quantization_config");
   read_quantization(with_key(text, root, "quantization_config"), file, &config);

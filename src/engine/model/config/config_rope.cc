@@ -263,6 +263,33 @@ double read_theta(const JsonObject& root, double by_default) {
 
 }  // namespace
 
+RopeConfig read_rope_object(const JsonObject& root, const JsonObject& rope,
+                            const ModelConfig& config) {
+  RopeConfig read = read_scaled(root, rope, config, {});
+  read.theta = rope.number("rope_theta", kThetaRange);
+  return read;
+}
+
+RopeConfig read_proportional_rope(const JsonObject& rope, int head_dim) {
+  RopeConfig config;
+  for (const std::string& key : rope.keys()) {
+    if (is_one_of(kCommonKeys, key) || key == "factor") continue;
+    rope.complain(key, "not a key of proportional rotary parameters");
+  }
+  config.theta = rope.number("rope_theta", kThetaRange);
+  config.factor = rope.number_or("factor", 1.0, kFactorRange);
+  if (config.factor != 1.0) config.scaling = Scaling::kLinear;
+  constexpr std::string_view kShare = "partial_rotary_factor";
+  const double share = rope.number_or(kShare, 1.0, {.min = 0, .max = 1});
+  config.rotating_pairs = static_cast<int>(share * head_dim / 2);
+  if (config.rotating_pairs == 0) {
+    rope.complain(kShare, fmt::format("expected a share with which at least one pair of the {} "
+                                      "dimensions of a head rotates, found {}",
+                                      head_dim, share));
+  }
+  return config;
+}
+
 int usable_positions(const JsonObject& root, int positions) {
   for (const char* spelling : {"rope_scaling", "rope_parameters"}) {
     const auto found = root.raw().find(spelling);

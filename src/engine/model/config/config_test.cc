@@ -123,8 +123,8 @@ TEST(ModelConfig, ArchitectureFromModelTypeWhenNotListed) {
   config.erase("architectures");
   ASSERT_TRUE(parse(config).ok());
   EXPECT_EQ(parse(config)->family, "qwen3_moe");
-  config["model_type"] = "gemma4";
-  EXPECT_THAT(complaint(config), StartsWith("config.json: model_type: gemma4 is not supported: "));
+  config["model_type"] = "bloom";
+  EXPECT_THAT(complaint(config), StartsWith("config.json: model_type: bloom is not supported: "));
   config.erase("model_type");
   EXPECT_THAT(complaint(config), StartsWith("config.json: architectures: missing; expected "));
 }
@@ -516,6 +516,13 @@ struct FamilyRefusal {
   const char* message;
 };
 
+// rope_parameters of layers of two kinds, those of full attention with these.
+json kind_ropes(json full) {
+  full["rope_theta"] = 1e6;
+  return {{"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 1e4}}},
+          {"full_attention", std::move(full)}};
+}
+
 TEST(Families, RefuseByName) {
   const FamilyRefusal all[] = {
       {"deepseek_v2",
@@ -551,6 +558,58 @@ TEST(Families, RefuseByName) {
        {{"sliding_window_pattern", "LLLG"}},
        "sliding_window_pattern: expected an integer from 1 to 1024, found 'LLLG'"},
       {"exaone_moe", {{"n_group", 3}}, "n_group: expected a divisor of num_experts 8, found 3"},
+      {"gemma4_text",
+       {{"num_kv_shared_layers", 1}},
+       "num_kv_shared_layers: expected 0, found 1; wideep computes no layers that share keys and "
+       "values with others"},
+      {"gemma4_text",
+       {{"hidden_size_per_layer_input", nullptr}},
+       "hidden_size_per_layer_input: expected 0, found 256; wideep computes no embeddings of each "
+       "layer"},
+      {"gemma4_text",
+       {{"use_bidirectional_attention", "all"}},
+       "use_bidirectional_attention: expected vision or null, found all; wideep computes no text "
+       "that attends to what follows"},
+      {"gemma4_text",
+       {{"hidden_activation", "silu"}},
+       "hidden_activation: expected gelu_pytorch_tanh, found silu; wideep computes no other"},
+      {"gemma4_text",
+       {{"layer_types", {"conv", "full_attention"}}},
+       "layer_types[0]: expected full_attention or sliding_attention, found conv"},
+      {"gemma4_text",
+       {{"num_global_key_value_heads", 3}},
+       "num_attention_heads: expected a multiple of the 3 heads of keys and values of a kind of "
+       "layers, found 4"},
+      {"gemma4_text",
+       {{"global_head_dim", 15}},
+       "head_dim: expected an even size (rotary pairs), found 15"},
+      {"gemma4_text",
+       {{"top_k_experts", 9}},
+       "top_k_experts: expected at most the 8 experts, found 9"},
+      {"gemma4_text",
+       {{"per_layer_config", {{"0", {{"head_dim", 16}}}}}},
+       "per_layer_config.0: expected 2 heads of keys and values of 8, as the other layers of its "
+       "kind have, found 2 of 16"},
+      {"gemma4_text",
+       {{"per_layer_config", {{"1", {{"sliding_window", 16}}}}}},
+       "per_layer_config.1.sliding_window: expected only head_dim and num_key_value_heads here; "
+       "wideep computes no other differences of single layers"},
+      {"gemma4_text",
+       {{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 1e4}}}},
+       "rope_parameters.sliding_attention: missing; expected an object"},
+      {"gemma4_text",
+       {{"rope_parameters",
+         kind_ropes({{"rope_type", "default"}, {"partial_rotary_factor", 0.5}})}},
+       "rope_parameters.full_attention.partial_rotary_factor: expected 1 beside this rope_type, "
+       "found 0.5; only proportional rotates a part of a head in this family"},
+      {"gemma4_text",
+       {{"rope_parameters", kind_ropes({{"rope_type", "proportional"}, {"beta_fast", 32}})}},
+       "rope_parameters.full_attention.beta_fast: not a key of proportional rotary parameters"},
+      {"gemma4_text",
+       {{"rope_parameters",
+         kind_ropes({{"rope_type", "proportional"}, {"partial_rotary_factor", 0.1}})}},
+       "rope_parameters.full_attention.partial_rotary_factor: expected a share with which at least "
+       "one pair of the 16 dimensions of a head rotates, found 0.1"},
       {"glm4_moe",
        {{"partial_rotary_factor", 0.25}},
        "partial_rotary_factor: expected a share that makes an even number of the 12 dimensions of "
@@ -842,6 +901,47 @@ TEST(Families, LayersOfKExaone) {
   EXPECT_FALSE(listed.names_mtp_layers);
 }
 
+TEST(Families, LayersOfGemma4) {
+  const json small = small_json("gemma4_text");
+  const ModelConfig config = *parse(small);
+  EXPECT_THAT(windows(config), ElementsAre(512, 0));
+  EXPECT_TRUE(config.tie_word_embeddings);
+  EXPECT_TRUE(config.norms_after && config.layer_scalar && config.dense_beside_experts);
+  EXPECT_TRUE(config.routing.own_norm && config.routing.expert_scale);
+  EXPECT_FLOAT_EQ(config.embedding_scale * config.embedding_scale, 32.0f);
+  EXPECT_EQ(config.logits_cap, 0.0f);
+  EXPECT_EQ(config.dense_activation.kind, kernels::Activation::Kind::kGeluTanh);
+  const AttentionKind sliding = config.attention_of(0), full = config.attention_of(1);
+  EXPECT_EQ(sliding.head_dim, 8);
+  EXPECT_EQ(sliding.num_kv_heads, 2);
+  EXPECT_EQ(sliding.rope.theta, 1e4);
+  EXPECT_EQ(sliding.rope.rotating_pairs, 0);
+  EXPECT_FALSE(sliding.options.value_is_key);
+  EXPECT_EQ(full.head_dim, 16);
+  EXPECT_EQ(full.value_dim, 16);
+  EXPECT_EQ(full.num_kv_heads, 1);
+  EXPECT_EQ(full.options.rotary_dim, 16);
+  EXPECT_EQ(full.rope.theta, 1e6);
+  EXPECT_EQ(full.rope.rotating_pairs, 2);
+  EXPECT_TRUE(full.options.value_is_key && full.options.value_norm);
+  EXPECT_EQ(full.options.scale, 1.0f);
+  EXPECT_EQ(config.heads_width(), 64);
+  // The other number of heads is that of layers whose values are keys.
+  EXPECT_EQ(accepted(small, {{"attention_k_eq_v", false}}).attention_of(1).num_kv_heads, 2);
+  // What transformers 5 saves is the whole truth.
+  const ModelConfig saved = accepted(small, {{"per_layer_config", {{"1", {{"head_dim", 12}}}}}});
+  EXPECT_EQ(saved.attention_of(1).head_dim, 12);
+  EXPECT_EQ(saved.attention_of(1).num_kv_heads, 2);
+  // The last layer attends to all whatever the file says, as in transformers.
+  EXPECT_THAT(windows(accepted(small, {{"layer_types", {"sliding_attention", "sliding_attention"}},
+                                       {"sliding_window", 9}})),
+              ElementsAre(9, 0));
+  const ModelConfig dense =
+      accepted(small, {{"enable_moe_block", false}, {"num_experts", nullptr}});
+  EXPECT_FALSE(dense.has_experts());
+  EXPECT_EQ(dense.dense_intermediate_size, 24);
+}
+
 TEST(Families, MoreIndexedPositionsThanThereAreChooseAll) {
   const ModelConfig config = accepted(small_json("deepseek_v32"), {{"index_topk", 2147483647}});
   EXPECT_EQ(config.indexer.top_k, config.max_position_embeddings);
@@ -1068,6 +1168,14 @@ TEST(Families, PublishedNames) {
   EXPECT_EQ(first("mixtral", expert), "model.layers.1.block_sparse_moe.experts.3.w3.weight");
   EXPECT_EQ(first("minimax_m2", "mlp.gate.e_score_correction_bias"),
             "model.layers.1.block_sparse_moe.e_score_correction_bias");
+  EXPECT_EQ(first("gemma4_text", expert), "model.layers.1.experts.3.up_proj.weight");
+  EXPECT_EQ(first("gemma4_text", "mlp.up_proj.weight"), "model.layers.1.mlp.up_proj.weight");
+  EXPECT_EQ(first("gemma4_text", "mlp.gate.norm.weight"), "model.layers.1.router.scale");
+  EXPECT_EQ(first("gemma4_text", "mlp.gate.weight"), "model.layers.1.router.proj.weight");
+  EXPECT_EQ(first("gemma4_text", "post_attention_layernorm.weight"),
+            "model.layers.1.pre_feedforward_layernorm.weight");
+  EXPECT_EQ(first("gemma4_text", "mixer_output_norm.weight"),
+            "model.layers.1.post_attention_layernorm.weight");
   EXPECT_EQ(first("gpt_oss", "mlp.gate.bias"), "model.layers.1.mlp.router.bias");
   EXPECT_EQ(first("granitemoe", expert), "model.layers.1.block_sparse_moe.input_linear.weight");
   EXPECT_EQ(first("granitemoeshared", "mlp.shared_experts.up_proj.weight"),

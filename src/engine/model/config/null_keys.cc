@@ -35,6 +35,7 @@ constexpr std::string_view kAsManyHeads[] = {
 constexpr std::string_view kWholeHeads[] = {"deepseek_v2", "deepseek_v3",    "kimi_k2", "kimi_k25",
                                             "mixtral",     "hunyuan_v1_moe", "llama",   "mistral"};
 constexpr std::string_view kErnie[] = {"ernie4_5_moe"};
+constexpr std::string_view kGemma[] = {"gemma4", "gemma4_text"};
 constexpr std::string_view kWindows[] = {"mixtral", "qwen2_moe", "qwen3_moe", "minimax_m2",
                                          "mistral", "qwen2",     "qwen3",     "dots1"};
 
@@ -62,6 +63,12 @@ const NullKey kNullKeys[] = {
     {"original_max_position_embeddings"},
     {"initial_context_length"},
     {"sliding_window", kWindows},
+    {"final_logit_softcapping", kGemma},
+    {"use_bidirectional_attention", kGemma},
+    {"num_global_key_value_heads", kGemma},
+    {"num_experts", kGemma},
+    {"top_k_experts", kGemma},
+    {"moe_intermediate_size", kGemma},
     {"num_key_value_heads", kAsManyHeads},
     {"head_dim", kWholeHeads},
     {"n_group", kLatent},

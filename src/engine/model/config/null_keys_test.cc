@@ -121,6 +121,11 @@ const std::vector<Refused>& refused_by_models() {
         "first_k_dense_replace", "max_window_layers", "head_dim"}},
       {"exaone_moe", {"head_dim"}},
       {"hy_v3", {"num_experts", "num_experts_per_tok", "num_shared_experts"}},
+      {"gemma4_text",
+       {"num_key_value_heads", "head_dim", "global_head_dim", "tie_word_embeddings",
+        "attention_k_eq_v", "attention_bias", "sliding_window", "num_kv_shared_layers",
+        "hidden_size_per_layer_input", "hidden_activation", "num_experts", "top_k_experts",
+        "moe_intermediate_size", "per_layer_config"}},
   };
   return all;
 }
@@ -149,6 +154,9 @@ TEST(NullKeys, WhatIsTheDefaultIsRead) {
       {"glm4_moe_lite", {"q_lora_rank", "mlp_layer_types"}},
       {"glm_moe_dsa", {"mlp_layer_types", "layer_types", "indexer_types"}},
       {"mistral4", {"num_key_value_heads", "q_lora_rank", "norm_topk_prob", "rope_interleave"}},
+      {"gemma4_text",
+       {"layer_types", "rope_parameters", "num_global_key_value_heads", "final_logit_softcapping",
+        "use_bidirectional_attention"}},
       {"gpt_oss", {"layer_types"}},
       {"llama4_text", {"moe_layers", "no_rope_layers", "layer_types", "attention_chunk_size"}},
       {"mixtral", {"head_dim", "sliding_window", "rope_scaling"}},

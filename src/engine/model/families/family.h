@@ -31,6 +31,7 @@ struct Family {
   // Of a wrapper with a text_config: its own tie_word_embeddings comes before the text's, because
   // the head is outside the text model.
   bool outer_ties = false;
+  bool ties = false;  // tie_word_embeddings of a config without it
   // The only model_type that its text_config may have; none: those of its reader, or no such key.
   std::string_view text_type = {};
 };
@@ -118,6 +119,28 @@ void require_layer_types(const formats::JsonObject& root, const ModelConfig& con
 // The same for full_attention.
 void require_full_attention(const formats::JsonObject& root, const ModelConfig& config);
 
+// ---- layers with heads or rotations of several kinds (global_heads.cc) ----
+
+// The kind of attention of these layers (of all, where `of_layers` is true): one like kind 0, which
+// was read before. Valid until the next call.
+AttentionKind* add_attention_kind(const std::vector<bool>& of_layers, ModelConfig* config);
+// Rotary parameters without rope_parameters.
+struct KindRope {
+  double theta = 1e4;
+  double share = 0;  // above 0: rope_type proportional, with this partial_rotary_factor
+};
+// The rotation of a kind of layers: rope_parameters has an object for each `word` of layer_types.
+// Rotates whole heads. REQUIRES: the kind has its head_dim.
+void read_kind_rope(const formats::JsonObject& root, std::string_view word,
+                    const KindRope& by_default, ModelConfig* config, AttentionKind* kind);
+// per_layer_config, as transformers 5 saves what differs in single layers: head_dim and
+// num_key_value_heads of the layers of a kind, which must be alike; those of the other layers are
+// kind 0's. Returns whether there is one.
+bool read_layer_overrides(const formats::JsonObject& root, const std::vector<bool>& of_layers,
+                          const ModelConfig& config, AttentionKind* kind);
+// Records errors unless heads are of an even size and shared by equally many queries.
+void check_kind(const formats::JsonObject& root, const AttentionKind& kind);
+
 // What the kernel takes (kernels/convolution.h).
 inline constexpr formats::IntegerRange kConvolutionWidths = {.min = kernels::kMinConvolutionWidth,
                                                              .max = kernels::kMaxConvolutionWidth};
@@ -186,7 +209,7 @@ void read_indexer(const formats::JsonObject& root, bool rotates_interleaved, Mod
 
 using Reader = void(const formats::JsonObject& root, ModelConfig* config);
 Reader read_deepseek_v2, read_deepseek_v3, read_deepseek_v32, read_dots1, read_ernie4_5_moe,
-    read_exaone_moe, read_glm4_moe, read_glm4_moe_lite, read_glm_moe_dsa, read_gpt_oss,
+    read_exaone_moe, read_gemma4, read_glm4_moe, read_glm4_moe_lite, read_glm_moe_dsa, read_gpt_oss,
     read_granitemoe, read_granitemoehybrid, read_hunyuan_v1_moe, read_hy_v3, read_lfm2_moe,
     read_llama, read_llama4, read_minimax_m2, read_mistral, read_mistral4, read_mixtral, read_olmoe,
     read_qwen2, read_qwen2_moe, read_qwen3, read_qwen3_5_moe, read_qwen3_moe, read_qwen3_next,
