@@ -35,7 +35,8 @@ Result<std::vector<float>> load_router_norm(const ModelConfig& config, const Wei
   return norm;
 }
 
-Result<std::unique_ptr<MoeWeights>> load_moe(const ModelConfig& config, const WeightLoader& loader,
+Result<std::unique_ptr<MoeWeights>> load_moe(const ModelConfig& config, int layer,
+                                             const WeightLoader& loader,
                                              const std::string& prefix) {
   auto moe = std::make_unique<MoeWeights>();
   const int num_experts = config.routing.num_experts;
@@ -53,10 +54,10 @@ Result<std::unique_ptr<MoeWeights>> load_moe(const ModelConfig& config, const We
   WIDEEP_TRY_ASSIGN(moe->expert_scale, load_bias(config.routing.expert_scale, loader,
                                                  prefix + "gate.expert_scale", num_experts));
   if (config.shared_intermediate_size == 0) return moe;
-  WIDEEP_TRY_ASSIGN(
-      moe->shared,
-      weights::load_mlp(loader, prefix + "shared_experts", config.hidden_size,
-                        config.shared_intermediate_size, {.activation = config.dense_activation}));
+  WIDEEP_TRY_ASSIGN(moe->shared,
+                    weights::load_mlp(loader, prefix + "shared_experts", config.hidden_size,
+                                      config.shared_intermediate_size,
+                                      {.activation = config.mlp_activation(layer)}));
   if (config.shared_expert_gate) {
     WIDEEP_TRY_ASSIGN(moe->shared_gate,
                       loader.matrix(prefix + "shared_expert_gate.weight", 1, config.hidden_size,
@@ -117,13 +118,13 @@ Result<Layer> load_layer(const ModelConfig& config, int index, const WeightLoade
   WIDEEP_TRY_ASSIGN(layer.mlp_output_norm, norm(config.norms_after, "mlp_output_norm.weight"));
   const bool is_moe = config.is_moe(index), is_beside = is_moe && config.dense_beside_experts;
   if (is_moe) {
-    WIDEEP_TRY_ASSIGN(layer.moe, load_moe(config, loader, prefix + "mlp."));
+    WIDEEP_TRY_ASSIGN(layer.moe, load_moe(config, index, loader, prefix + "mlp."));
   }
   if (!is_moe || is_beside) {
     WIDEEP_TRY_ASSIGN(
-        layer.mlp,
-        weights::load_mlp(loader, prefix + "mlp", hidden, config.dense_intermediate_size,
-                          {.biased = config.dense_bias, .activation = config.dense_activation}));
+        layer.mlp, weights::load_mlp(
+                       loader, prefix + "mlp", hidden, config.dense_intermediate_size,
+                       {.biased = config.dense_bias, .activation = config.mlp_activation(index)}));
   }
   WIDEEP_TRY_ASSIGN(layer.dense_output_norm, norm(is_beside, "mlp.dense_output_norm.weight"));
   WIDEEP_TRY_ASSIGN(layer.experts_norm, norm(is_beside, "mlp.experts_norm.weight"));

@@ -233,7 +233,7 @@ TEST_P(EveryFormat, BiasesAndTheFunctionsOfAGatedProduct) {
                                        has_up_bias ? up_bias.data() : nullptr};
         const auto gates = multiply(product.w, biases[0]), ups = multiply(product.up, biases[1]);
         for (const auto kind : {Activation::Kind::kSilu, Activation::Kind::kClampedSwiglu,
-                                Activation::Kind::kGeluTanh}) {
+                                Activation::Kind::kGeluTanh, Activation::Kind::kLimitedSilu}) {
           const auto h = product.by_every_tuning([&](Tuning tuning, OutputRows out) {
             kernels().gated_matmul({.m = m,
                                     .x = product.rows(),
@@ -247,13 +247,18 @@ TEST_P(EveryFormat, BiasesAndTheFunctionsOfAGatedProduct) {
                                     .activation = {.kind = kind, .alpha = 1.5f, .limit = 6.0f}});
           });
           for (int i = 0; i < m * n; ++i) {
-            double gate = gates[i], up = ups[i], expected = gate / (1.0 + std::exp(-gate)) * up;
+            double gate = gates[i], up = ups[i];
+            const double silu = gate / (1.0 + std::exp(-gate));
+            double expected = silu * up;
             if (kind == Activation::Kind::kClampedSwiglu) {
               gate = std::min(gate, 6.0);
               up = std::clamp(up, -6.0, 6.0);
               expected = (up + 1.0) * gate / (1.0 + std::exp(-1.5 * gate));
             }
             if (kind == Activation::Kind::kGeluTanh) expected = gelu_tanh(gate) * up;
+            if (kind == Activation::Kind::kLimitedSilu) {
+              expected = std::min(silu, 6.0) * std::clamp(up, -6.0, 6.0);
+            }
             ASSERT_NEAR(h[i], expected, 2e-6 * std::abs(expected) + 1e-6) << gate << " " << up;
           }
         }

@@ -72,6 +72,12 @@ struct GroupedQueryConfig {
   bool sinks = false;  // a logit per head in the softmax's denominator
   // q_proj has twice the rows: per head the query, then a gate; σ(gate) multiplies the output.
   bool output_gate = false;
+  // A projection of its own, g_proj, gates the output: with a number for each head, or for each
+  // element of the heads' results.
+  enum class Gate { kNone, kHeads, kElements };
+  Gate gate = Gate::kNone;
+  bool gate_softplus = false;  // softplus(gate) multiplies the output, else σ(gate)
+  float value_scale = 1.0f;    // multiplies values
   // Layers without rotation scale queries by 1 + temperature · ln(1 + ⌊(position + 1) /
   // temperature_floor⌋); 0: they do not.
   float temperature = 0.0f;
@@ -141,6 +147,10 @@ struct LayerConfig {
   int window = 0;             // attends to the last `window` positions, its own included; 0: to all
   int chunk = 0;              // attends within blocks of `chunk` positions; 0: there are none
   bool shares_index = false;  // attends to the positions that an earlier layer's indexer chose
+  // Feed-forward: silu(gate) is at most the limit, and up within ±limit; 0: as the model's
+  // activations say.
+  float expert_limit = 0.0f;
+  float mlp_limit = 0.0f;  // of a dense layer or the shared experts
 
   // The most positions that window and chunk let a token attend to, its own included; 0: all.
   int reach() const {
@@ -176,6 +186,7 @@ struct RoutingConfig {
   float epsilon = 1e-20f;        // added to the sum that weights are divided by; Ernie: its minimum
   bool logit_bias = false;       // GPT-OSS: a bias of the router's product
   bool selection_bias = false;   // e_score_correction_bias
+  float logits_cap = 0.0f;       // then logits are cap · tanh(logits / cap); 0: they are not
   // The router takes the residual stream, by a norm of its own whose weight is a learned one times
   // hidden^-½; else it takes what the experts take.
   bool own_norm = false;
@@ -284,6 +295,17 @@ struct ModelConfig {
   }
   AttentionKind attention_of(int layer) const {
     return attention_kind(layers[static_cast<size_t>(layer)].attention_kind);
+  }
+  kernels::Activation expert_activation(int layer) const {
+    return limited(activation, layers[static_cast<size_t>(layer)].expert_limit);
+  }
+  // Of a dense layer's MLP or the shared experts.
+  kernels::Activation mlp_activation(int layer) const {
+    return limited(dense_activation, layers[static_cast<size_t>(layer)].mlp_limit);
+  }
+  static kernels::Activation limited(const kernels::Activation& activation, float limit) {
+    if (limit == 0.0f) return activation;
+    return {.kind = kernels::Activation::Kind::kLimitedSilu, .limit = limit};
   }
   // Elements of the widest heads' results of a token.
   int heads_width() const {

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/try.h"
@@ -59,6 +60,11 @@ Result<std::unique_ptr<Mixer>> GroupedQueryAttention::load(const ModelConfig& co
   }
   WIDEEP_TRY_ASSIGN(attention->o_, loader.matrix(prefix + "o_proj.weight", hidden,
                                                  kind.num_heads * kind.value_dim, forms.output));
+  if (attention->has_own_gate()) {
+    WIDEEP_TRY_ASSIGN(attention->g_,
+                      loader.matrix(prefix + "g_proj.weight",
+                                    kind.num_heads * attention->gate_size(), hidden, form));
+  }
   const auto bias = [&](bool has, const char* name, int size) {
     return load_bias(has, loader, prefix + name, size);
   };
@@ -163,6 +169,9 @@ void GroupedQueryAttention::write_cache(const MixerCall& call, float* q, float* 
     float* value = v + token * v_width + static_cast<size_t>(own.first_kv) * value_dim;
     if (options_.value_is_key) std::copy_n(key, own.num_kv * dim, value);
     if (options_.value_norm) normalize_values(compute, value, own.num_kv);
+    if (options_.value_scale != 1.0f) {
+      compute.kernels().scale_row(options_.value_scale, own.num_kv * value_dim, value);
+    }
     const float* cos_sin = step.angles_of(layer_.attention_kind, token, rope_.dim());
     for (const Heads* heads : {&queries, &keys}) {
       if (normalizes() && !options_.norm_after_rotation) normalize(compute, *heads);
@@ -184,18 +193,35 @@ void GroupedQueryAttention::write_cache(const MixerCall& call, float* q, float* 
   });
 }
 
-// Multiplies the task's outputs by the sigmoid of their gates, which lie behind the queries.
+void GroupedQueryAttention::apply_gate(const Compute& compute, const float* gate,
+                                       float* out) const {
+  const int dim = kind_.value_dim;
+  const bool each = gate_size() > 1;
+  if (!options_.gate_softplus && each) {
+    return compute.kernels().sigmoid_multiply(gate, out, dim, out);
+  }
+  const auto factor = [&](float x) {
+    if (!options_.gate_softplus) return 1.0f / (1.0f + std::exp(-x));
+    return x > 20.0f ? x : std::log1p(std::exp(x));
+  };
+  if (!each) return compute.kernels().scale_row(factor(*gate), dim, out);
+  for (int i = 0; i < dim; ++i) out[i] *= factor(gate[i]);
+}
+
+// Multiplies the task's outputs by their gates.
 void GroupedQueryAttention::gate(const Compute& compute, const TokenRun& run,
-                                 const AttentionTask& task, const float* q, float* heads) const {
-  const auto dim = static_cast<size_t>(kind_.head_dim);
-  const size_t width = static_cast<size_t>(kind_.num_heads) * dim;
+                                 const AttentionTask& task, const float* gates,
+                                 float* heads) const {
+  const auto dim = static_cast<size_t>(kind_.value_dim);
+  const auto num_heads = static_cast<size_t>(kind_.num_heads);
+  // Gates that lie behind the queries, or those of g_proj.
+  const auto behind = has_own_gate() ? 0 : static_cast<size_t>(kind_.head_dim);
+  const auto stride = static_cast<size_t>(has_own_gate() ? gate_size() : core_.q_stride);
   for (int t = 0; t < task.num_tokens; ++t) {
     const auto token = static_cast<size_t>(run.first_token + task.first_token + t);
     for (int i = 0; i < task.num_heads; ++i) {
-      const auto head = static_cast<size_t>(task.first_head + i);
-      float* out = heads + token * width + head * dim;
-      compute.kernels().sigmoid_multiply(q + token * 2 * width + head * 2 * dim + dim, out,
-                                         kind_.head_dim, out);
+      const size_t head = token * num_heads + static_cast<size_t>(task.first_head + i);
+      apply_gate(compute, gates + head * stride + behind, heads + head * dim);
     }
   }
 }
@@ -214,14 +240,28 @@ Result<const float*> GroupedQueryAttention::forward(const MixerCall& call, const
   float* k = scratch.key.get<float>(num_tokens * k_width);
   float* v = scratch.value.get<float>(num_tokens * v_width);
   // Only this rank's heads are computed; in a group of one, all.
-  const Product products[] = {
-      {&q_.packed, q, q_width,
-       panels_of_columns(computed.first * q_stride, computed.count * q_stride), bias_of(q_bias_)},
-      {&k_.packed, k, k_width, panels_of_columns(computed.first_kv * dim, computed.num_kv * dim),
-       bias_of(k_bias_)},
-      {&v_.packed, v, v_width, panels_of_columns(own.first_kv * value_dim, own.num_kv * value_dim),
-       bias_of(v_bias_)}};
-  const size_t num_products = options_.value_is_key ? 2 : 3;
+  std::array<Product, 4> products;
+  size_t num_products = 0;
+  products[num_products++] = {
+      &q_.packed, q, q_width,
+      panels_of_columns(computed.first * q_stride, computed.count * q_stride), bias_of(q_bias_)};
+  products[num_products++] = {&k_.packed, k, k_width,
+                              panels_of_columns(computed.first_kv * dim, computed.num_kv * dim),
+                              bias_of(k_bias_)};
+  if (!options_.value_is_key) {
+    products[num_products++] = {&v_.packed, v, v_width,
+                                panels_of_columns(own.first_kv * value_dim, own.num_kv * value_dim),
+                                bias_of(v_bias_)};
+  }
+  const float* gates = options_.output_gate ? q : nullptr;
+  if (has_own_gate()) {
+    const auto width = static_cast<size_t>(g_.packed.n());
+    float* const own_gates = scratch.gate.get<float>(static_cast<size_t>(num_tokens) * width);
+    products[num_products++] = {&g_.packed, own_gates, width,
+                                panels_of_columns(own.first * gate_size(), own.count * gate_size()),
+                                nullptr};
+    gates = own_gates;
+  }
   // The cache is written before anything attends to it: a token attends to itself and to earlier
   // tokens of the same batch.
   compute.matmul(rows, std::span(products).first(num_products));
@@ -236,7 +276,7 @@ Result<const float*> GroupedQueryAttention::forward(const MixerCall& call, const
     const AttentionTask& task = tasks[static_cast<size_t>(begin)];
     const TokenRun& run = step.runs[task.run];
     core_.run(compute, call.kv, run, task, {.q = q, .out = heads});
-    if (options_.output_gate) gate(compute, run, task, q, heads);
+    if (gates != nullptr) gate(compute, run, task, gates, heads);
   });
   return project(call, o_.packed, bias_of(o_bias_));
 }

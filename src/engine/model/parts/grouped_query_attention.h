@@ -5,7 +5,7 @@
 //
 //   q, k, v = projections of h, with or without biases
 //   norms of q and k before or after the rotation, of v; clamps; temperature by position
-//   out     = o(softmax attention over the visible positions, times σ(gate))
+//   out     = o(softmax attention over the visible positions, times σ or softplus of gates)
 #pragma once
 
 #include <memory>
@@ -47,8 +47,15 @@ class GroupedQueryAttention : public Mixer {
   void clamp(float* values, int count) const;
   void scale_by_position(const Compute& compute, int position, const Heads& heads) const;
   void write_cache(const MixerCall& call, float* q, float* k, float* v) const;
-  void gate(const Compute& compute, const TokenRun& run, const AttentionTask& task, const float* q,
-            float* heads) const;
+  // What gates a head's result: σ of numbers behind its query, or σ or softplus of g_proj's.
+  void apply_gate(const Compute& compute, const float* gate, float* out) const;
+  void gate(const Compute& compute, const TokenRun& run, const AttentionTask& task,
+            const float* gates, float* heads) const;
+  bool has_own_gate() const { return options_.gate != GroupedQueryConfig::Gate::kNone; }
+  // Of the numbers that gate a head: how many there are, and from head to head.
+  int gate_size() const {
+    return options_.gate == GroupedQueryConfig::Gate::kHeads ? 1 : kind_.value_dim;
+  }
 
   const ModelConfig& config_;
   const LayerConfig& layer_;
@@ -60,6 +67,7 @@ class GroupedQueryAttention : public Mixer {
   weights::Matrix k_;  // [num_kv_heads × head_dim, hidden]
   weights::Matrix v_;  // [num_kv_heads × value_dim, hidden]; empty where a value is its key
   weights::Matrix o_;  // [hidden, num_heads × value_dim]
+  weights::Matrix g_;  // [num_heads or num_heads × value_dim, hidden]; empty: no gate of its own
   std::vector<float> q_bias_, k_bias_, v_bias_, o_bias_;  // as the rows; empty: none
   std::vector<float> q_norm_, k_norm_;  // [head_dim], or of all heads; empty: no weight
   std::vector<float> sinks_;            // [num_heads]; empty: none

@@ -14,6 +14,12 @@ int query_width(const AttentionKind& kind) {
   return kind.options.output_gate ? 2 * width : width;
 }
 
+int gate_width(const AttentionKind& kind) {
+  using Gate = GroupedQueryConfig::Gate;
+  if (kind.options.gate == Gate::kNone) return 0;
+  return kind.options.gate == Gate::kHeads ? kind.num_heads : kind.num_heads * kind.value_dim;
+}
+
 void add_biases_and_norms(const ModelConfig& config, const AttentionKind& kind, PartCost* cost) {
   const GroupedQueryConfig& options = kind.options;
   const int dim = kind.head_dim, keys = kind.num_kv_heads * dim;
@@ -33,18 +39,19 @@ void add_biases_and_norms(const ModelConfig& config, const AttentionKind& kind, 
 }
 
 // Layers of all kinds use the same buffers, each as long as the widest: queries, keys, values, the
-// heads' results, the output. The cosines and sines of a position are there for each kind.
+// gates, the heads' results, the output. The cosines and sines of a position are there for each kind.
 uint64_t scratch_floats(const ModelConfig& config) {
-  uint64_t queries = 0, keys = 0, values = 0, angles = 0;
+  uint64_t queries = 0, keys = 0, values = 0, gates = 0, angles = 0;
   for (int i = 0; i < config.num_attention_kinds(); ++i) {
     const AttentionKind kind = config.attention_kind(i);
     const auto heads = static_cast<uint64_t>(kind.num_kv_heads);
     queries = std::max(queries, static_cast<uint64_t>(query_width(kind)));
     keys = std::max(keys, heads * static_cast<uint64_t>(kind.head_dim));
     values = std::max(values, heads * static_cast<uint64_t>(kind.value_dim));
+    gates = std::max(gates, static_cast<uint64_t>(gate_width(kind)));
     angles += static_cast<uint64_t>(kind.options.rotary_dim);
   }
-  return queries + keys + values + static_cast<uint64_t>(config.heads_width()) +
+  return queries + keys + values + gates + static_cast<uint64_t>(config.heads_width()) +
          static_cast<uint64_t>(config.hidden_size) + angles;
 }
 
@@ -61,6 +68,9 @@ PartCost grouped_query_cost(const ModelConfig& config, const LayerConfig& layer)
     cost.matrix("self_attn.v_proj.weight", values, hidden, TensorUse::kInput);
   }
   cost.matrix("self_attn.o_proj.weight", hidden, width, TensorUse::kOutput);
+  if (const int gates = gate_width(kind); gates > 0) {
+    cost.matrix("self_attn.g_proj.weight", gates, hidden, TensorUse::kInput);
+  }
   add_biases_and_norms(config, kind, &cost);
   cost.scratch_floats = scratch_floats(config);
   cost.operands = {{{TensorUse::kInput, static_cast<uint64_t>(hidden)},

@@ -19,7 +19,7 @@ namespace wideep::model {
 struct MixerScratch {
   AttentionStep step;
   Scratch cast, low_cast;
-  Scratch query_low, query, key, value, kv_row;
+  Scratch query_low, query, key, value, gate, kv_row;
   Scratch latent_query, latent_out;
   Scratch index_query, index_key, index_weights, index_scores;
   std::vector<int32_t> index_positions;  // of `selected`

@@ -36,6 +36,12 @@ Status RankExperts::run(const Compute& compute, const ep::DispatchCombine& excha
   return {};
 }
 
+// The records of all layers have one shape; what is computed with them may differ.
+weights::GatedMlp RankExperts::of_layer(int layer, weights::GatedMlp expert) const {
+  expert.activation = config_.expert_activation(layer);
+  return expert;
+}
+
 // Lists the experts that have rows.
 void RankExperts::list_work(const ep::DispatchCombine& exchange, std::span<const int32_t> borrowed,
                             int layer, kernels::WeightFormat format) {
@@ -45,10 +51,11 @@ void RankExperts::list_work(const ep::DispatchCombine& exchange, std::span<const
     const int num_rows = static_cast<int>(exchange.rows_of_slot(slot).size());
     if (num_rows == 0) continue;
     const int own_slots = shape_.slots_per_rank;
-    work_.push_back({slot < own_slots ? slots_.expert(layer, slot)
-                                      : slots_.pool_expert(layer, borrowed[slot - own_slots]),
-                     {{.pointers = rows_.inputs() + first}, num_rows, config_.hidden_size, format},
-                     {.dtype = row_dtype_, .pointers = rows_.results() + first}});
+    work_.push_back(
+        {of_layer(layer, slot < own_slots ? slots_.expert(layer, slot)
+                                          : slots_.pool_expert(layer, borrowed[slot - own_slots])),
+         {{.pointers = rows_.inputs() + first}, num_rows, config_.hidden_size, format},
+         {.dtype = row_dtype_, .pointers = rows_.results() + first}});
     first += static_cast<size_t>(num_rows);
   }
 }
@@ -94,7 +101,7 @@ void RankExperts::run_slots(const Compute& compute, int layer, std::span<const i
     const auto at = static_cast<size_t>(slot);
     const size_t first = first_of_slots_[at];
     work_.push_back(
-        {slots_.expert(layer, slot),
+        {of_layer(layer, slots_.expert(layer, slot)),
          {{.pointers = rows_.inputs() + first}, rows_of_slots_[at], config_.hidden_size, format},
          {.dtype = row_dtype_, .pointers = rows_.results() + first}});
   }

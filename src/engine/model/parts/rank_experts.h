@@ -61,6 +61,7 @@ class RankExperts {
  private:
   void list_work(const ep::DispatchCombine& exchange, std::span<const int32_t> borrowed, int layer,
                  kernels::WeightFormat format);
+  weights::GatedMlp of_layer(int layer, weights::GatedMlp expert) const;
   void run_slots(const Compute& compute, int layer, std::span<const int> slots);
   void spoil_results(int slot);
   Status run_work(const Compute& compute, const transport::Awaited& where);

@@ -154,6 +154,9 @@ void select_experts(const RoutingConfig& config, const float* logits, const floa
                     int32_t* experts, float* weights) {
   thread_local std::vector<float> scores;
   scores.assign(logits, logits + config.num_experts);
+  if (const float cap = config.logits_cap; cap > 0.0f) {
+    for (float& score : scores) score = cap * std::tanh(score / cap);
+  }
   switch (config.method) {
     case RoutingMethod::kDefault:
       return select_default(config, scores, experts, weights);

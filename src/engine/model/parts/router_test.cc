@@ -61,6 +61,17 @@ TEST(Router, DeepseekWithoutNormalisationKeepsTheSigmoids) {
   EXPECT_NEAR(select(config, {1.0f, 3.0f}, {0, 0}).weights[0], sigmoid(3), 1e-6);
 }
 
+// The choice is the same, the weights are nearer to each other.
+TEST(Router, CappedLogits) {
+  const RoutingConfig config{
+      .method = RoutingMethod::kDeepseekV3, .num_experts = 3, .top_k = 2, .logits_cap = 2.0f};
+  const auto s = select(config, {1.0f, -1.0f, 6.0f}, {0, 0, 0});
+  EXPECT_EQ(s.experts, (std::vector<int32_t>{2, 0}));
+  const double first = sigmoid(2 * std::tanh(3.0)), second = sigmoid(2 * std::tanh(0.5));
+  EXPECT_NEAR(s.weights[0], first / (first + second), 1e-6);
+  EXPECT_NEAR(s.weights[1], second / (first + second), 1e-6);
+}
+
 // Group 0 holds the single best expert, group 1 the best pair: only group 1 is kept.
 TEST(Router, DeepseekKeepsTheGroupWithTheBestTwo) {
   const RoutingConfig config{.method = RoutingMethod::kDeepseekV3,

@@ -414,8 +414,9 @@ inline F32x16 activate(const Activation& activation, F32x16 gate, F32x16 up) {
   if (activation.kind == Activation::Kind::kGeluTanh) return mul(gelu_tanh(gate), up);
   // min and max return their second operand if one is NaN.
   const F32x16 limit = set1(activation.limit), one = set1(1.0f);
-  gate = min(limit, gate);
   up = max(set1(-activation.limit), min(limit, up));
+  if (activation.kind == Activation::Kind::kLimitedSilu) return mul(min(limit, silu(gate)), up);
+  gate = min(limit, gate);
   const F32x16 e = exp(mul(set1(-activation.alpha), gate));
   return mul(add(up, one), div(gate, add(one, e)));
 }

@@ -213,9 +213,13 @@ float activate(const Activation& activation, float gate, float up) {
   }
   // Comparisons that keep NaN.
   const float limit = activation.limit;
-  if (gate > limit) gate = limit;
   if (up > limit) up = limit;
   if (up < -limit) up = -limit;
+  if (activation.kind == Activation::Kind::kLimitedSilu) {
+    const float silu = gate / (1.0f + std::exp(-gate));
+    return (silu > limit ? limit : silu) * up;
+  }
+  if (gate > limit) gate = limit;
   return (up + 1.0f) * (gate / (1.0f + std::exp(-activation.alpha * gate)));
 }
 
