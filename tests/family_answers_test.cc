@@ -117,8 +117,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "kimi_k25_plain", "kimi_k2_plain", "lfm2_moe_plain", "llama4_maverick",
                     "llama4_scout", "llama_bias", "llama_tied", "minimax_m2_plain",
                     "mistral4_groups", "mistral_plain", "mixtral_window", "olmoe_clip",
-                    "qwen2_moe_dense", "qwen2_window", "qwen3_5_moe_plain", "qwen3_next_plain",
-                    "qwen3_plain", "solar_open_tied", "granitemoehybrid_groups",
+                    "mellum_yarn", "qwen2_moe_dense", "qwen2_window", "qwen3_5_moe_plain",
+                    "qwen3_next_plain", "qwen3_plain", "solar_open_tied", "granitemoehybrid_groups",
                     "granitemoehybrid_plain"),
     [](const auto& test) { return test.param; });
 

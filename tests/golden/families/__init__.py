@@ -25,6 +25,7 @@ MODULES = (
     "solar_open",
     "exaone_moe",
     "gemma4",
+    "mellum",
 )
 
 

@@ -21,6 +21,15 @@ BF16_LENGTH = 20  # longer prompts nearly always have a token that bfloat16 send
 FUSED_LENGTHS = (2, 4, 9)  # the same arithmetic from another layout
 CANDIDATES = 16
 ATTEMPTS = 200
+# Ends of the names of routers' classes.
+ROUTERS = (
+    "TopKRouter",
+    "TopkRouter",
+    "TokenChoiceRouter",
+    "Llama4Router",
+    "V1Gate",
+    "Gemma4TextRouter",
+)
 
 
 def distance(scores, k):
@@ -93,7 +102,7 @@ def run(model, ids):
     hooks = []
     for module in model.modules():
         name = type(module).__name__
-        if name.endswith(("TopKRouter", "TopkRouter", "Llama4Router", "V1Gate", "Gemma4TextRouter")):
+        if name.endswith(ROUTERS):
             hooks.append(module.register_forward_hook(recorder.router))
         elif name.endswith("Indexer"):
             hooks.append(module.register_forward_hook(recorder.indexer))

@@ -56,8 +56,9 @@ RopeConfig read_rope(const formats::JsonObject& root, const ModelConfig& config,
                      double theta_by_default = 0, std::span<const std::string_view> more_keys = {});
 
 // The rotary parameters of one object in rope_parameters, for layers of a kind.
+// theta_by_default: of an object without theta; 0: theta is required.
 RopeConfig read_rope_object(const formats::JsonObject& root, const formats::JsonObject& rope,
-                            const ModelConfig& config);
+                            const ModelConfig& config, double theta_by_default = 0);
 // Those of rope_type proportional: a share of the pairs rotates, at the frequencies of whole heads.
 RopeConfig read_proportional_rope(const formats::JsonObject& rope, int head_dim);
 

@@ -264,9 +264,10 @@ double read_theta(const JsonObject& root, double by_default) {
 }  // namespace
 
 RopeConfig read_rope_object(const JsonObject& root, const JsonObject& rope,
-                            const ModelConfig& config) {
+                            const ModelConfig& config, double theta_by_default) {
   RopeConfig read = read_scaled(root, rope, config, {});
-  read.theta = rope.number("rope_theta", kThetaRange);
+  read.theta = theta_by_default > 0 ? rope.number_or("rope_theta", theta_by_default, kThetaRange)
+                                    : rope.number("rope_theta", kThetaRange);
   return read;
 }
 

@@ -702,6 +702,30 @@ TEST(Families, RefuseByName) {
        {{"attention_chunk_size", nullptr},
         {"layer_types", {"chunked_attention", "full_attention"}}},
        "attention_chunk_size: null; layer_types has layers of chunked_attention"},
+      {"mellum",
+       {{"layer_types", {"sliding_attention", "full_attention"}}, {"sliding_window", nullptr}},
+       "sliding_window: missing; layer_types has layers of sliding_attention"},
+      {"mellum",
+       {{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 1e4}}}},
+       "rope_parameters.full_attention: missing; expected an object"},
+      {"mellum",
+       {{"rope_parameters",
+         {{"full_attention", {{"rope_theta", 1e4}, {"partial_rotary_factor", 0.5}}}}}},
+       "rope_parameters.full_attention.partial_rotary_factor: expected 1 beside this rope_type, "
+       "found 0.5; only proportional rotates a part of a head in this family"},
+      {"mellum",
+       {{"rope_theta", 1e6}},
+       "rope_theta: expected 500000, as of layers of full_attention in rope_parameters, found "
+       "1000000"},
+      {"mellum",
+       {{"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}}},
+       "rope_scaling: expected none: rope_parameters has an object for each kind of layers"},
+      {"mellum",
+       {{"num_nextn_predict_layers", 2}},
+       "num_nextn_predict_layers: expected an integer from 0 to 1, found 2"},
+      {"mellum",
+       {{"mlp_layer_types", {"sparse", "thick"}}},
+       "mlp_layer_types[1]: expected sparse, as the other keys say, found thick"},
       {"minimax_m2",
        {{"rotary_dim", 6}, {"partial_rotary_factor", 1.0}},
        "rotary_dim: expected head_dim · partial_rotary_factor 8, found 6"},
@@ -1071,6 +1095,40 @@ TEST(Families, Qwen36IsQwen35) {
   EXPECT_EQ(config.num_mtp_layers, 1);
   EXPECT_TRUE(config.names_mtp_layers);
   EXPECT_THAT(config.eos_token_ids, ElementsAre(44));
+}
+
+TEST(Families, KindsOfMellum) {
+  const json small = small_json("mellum");
+  const ModelConfig plain = *parse(small);
+  EXPECT_TRUE(plain.other_kinds.empty());
+  EXPECT_EQ(plain.rope.theta, 5e5);
+  EXPECT_EQ(plain.routing.method, RoutingMethod::kRenormalize);
+  EXPECT_EQ(accepted(small, {{"norm_topk_prob", false}}).routing.method, RoutingMethod::kDefault);
+  const json both = {"sliding_attention", "full_attention"};
+  const ModelConfig mixed = accepted(small, {{"layer_types", both}, {"attention_bias", true}});
+  EXPECT_THAT(windows(mixed), ElementsAre(1024, 0));
+  EXPECT_EQ(mixed.attention_of(0).rope.theta, 1e4);
+  EXPECT_EQ(mixed.attention_of(1).rope.theta, 5e5);
+  EXPECT_TRUE(mixed.attention_of(0).options.output_bias);
+  const json yarn = {{"rope_type", "yarn"}, {"rope_theta", 1e3}, {"factor", 2.0}};
+  const ModelConfig ropes =
+      accepted(small, {{"layer_types", both},
+                       {"rope_parameters",
+                        {{"sliding_attention", {{"rope_theta", 1e5}}}, {"full_attention", yarn}}},
+                       {"rope_theta", 1e3},
+                       {"mlp_layer_types", {"dense", "sparse"}},
+                       {"num_mtp_layers", 1}});
+  EXPECT_EQ(ropes.attention_of(0).rope.theta, 1e5);
+  EXPECT_EQ(ropes.attention_of(1).rope.scaling, RopeConfig::Scaling::kYarn);
+  EXPECT_EQ(ropes.attention_of(1).rope.original_max_position_embeddings, 256);
+  EXPECT_THAT(moe_layers(ropes), ElementsAre(false, true));
+  EXPECT_EQ(ropes.num_mtp_layers, 1);
+  EXPECT_FALSE(ropes.names_mtp_layers);
+  // One kind of layers needs one rotation.
+  const ModelConfig sliding =
+      accepted(small, {{"layer_types", {"sliding_attention", "sliding_attention"}},
+                       {"rope_parameters", {{"sliding_attention", {{"rope_theta", 1e5}}}}}});
+  EXPECT_EQ(sliding.attention_of(0).rope.theta, 1e5);
 }
 
 // mlp_layer_types decides in families that transformers reads so.

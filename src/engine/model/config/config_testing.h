@@ -108,6 +108,7 @@ inline const std::map<std::string, nlohmann::json>& small_configs() {
                           wide}),
       merged("llama", {}),
       merged("llama4_text", {queries, {{"num_local_experts", 8}}}),
+      merged("mellum", {queries, experts, wide}),
       merged("minimax_m2", {queries, local}),
       merged("mistral", {queries}),
       merged("mistral4", {latent, routed, scaled}),

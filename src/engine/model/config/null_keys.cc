@@ -36,8 +36,9 @@ constexpr std::string_view kWholeHeads[] = {"deepseek_v2", "deepseek_v3",    "ki
                                             "mixtral",     "hunyuan_v1_moe", "llama",   "mistral"};
 constexpr std::string_view kErnie[] = {"ernie4_5_moe"};
 constexpr std::string_view kGemma[] = {"gemma4", "gemma4_text"};
-constexpr std::string_view kWindows[] = {"mixtral", "qwen2_moe", "qwen3_moe", "minimax_m2",
-                                         "mistral", "qwen2",     "qwen3",     "dots1"};
+constexpr std::string_view kWindows[] = {"mixtral",    "qwen2_moe", "qwen3_moe",
+                                         "minimax_m2", "mistral",   "qwen2",
+                                         "qwen3",      "dots1",     "mellum"};
 
 const NullKey kNullKeys[] = {
     {"architectures"},

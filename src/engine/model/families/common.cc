@@ -74,6 +74,18 @@ void read_attention_bias(const JsonObject& root, bool by_default, bool output,
   config->grouped_query.output_bias = output && config->grouped_query.qkv_bias;
 }
 
+int rotated_dimensions(const JsonObject& object, double share, int head_dim) {
+  // Shares that were made from whole dimensions may be a rounding below them.
+  const int dim = static_cast<int>(head_dim * share + 1e-6);
+  if (readable(object) && (dim < 2 || dim % 2 != 0)) {
+    object.complain("partial_rotary_factor",
+                    fmt::format("expected a share that makes an even number of the {} "
+                                "dimensions of a head, found {}",
+                                head_dim, share));
+  }
+  return dim;
+}
+
 void read_partial_rotary(const JsonObject& root, double by_default, ModelConfig* config) {
   constexpr std::string_view kKey = "partial_rotary_factor";
   constexpr formats::NumberRange kShare = {.min = 1e-3, .max = 1.0};
@@ -82,15 +94,7 @@ void read_partial_rotary(const JsonObject& root, double by_default, ModelConfig*
     if (root.has(object)) share = root.object(object).number_or(kKey, share, kShare);
   }
   share = root.number_or(kKey, share, kShare);
-  // Shares that were made from whole dimensions may be a rounding below them.
-  config->grouped_query.rotary_dim = static_cast<int>(config->head_dim * share + 1e-6);
-  if (!readable(root)) return;
-  const int dim = config->grouped_query.rotary_dim;
-  if (dim < 2 || dim % 2 != 0) {
-    root.complain(kKey, fmt::format("expected a share that makes an even number of the {} "
-                                    "dimensions of a head, found {}",
-                                    config->head_dim, share));
-  }
+  config->grouped_query.rotary_dim = rotated_dimensions(root, share, config->head_dim);
 }
 
 void require_whole_rotary(const JsonObject& root) {

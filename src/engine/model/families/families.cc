@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::array kFamilies = {
     Family{"qwen3_moe", "Qwen3MoeForCausalLM", read_qwen3_moe},
+    Family{"mellum", "MellumForCausalLM", read_mellum, 1e-6},
     Family{"qwen2_moe", "Qwen2MoeForCausalLM", read_qwen2_moe, 1e-6},
     Family{"qwen3_next", "Qwen3NextForCausalLM", read_qwen3_next, 1e-6},
     Family{"qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", read_qwen3_5_moe, 1e-6, true},

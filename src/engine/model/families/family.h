@@ -57,6 +57,9 @@ void read_grouped_query(const formats::JsonObject& root, ModelConfig* config,
 // attention_bias: of queries, keys, values and, where the family has it, of the output.
 void read_attention_bias(const formats::JsonObject& root, bool by_default, bool output,
                          ModelConfig* config);
+// How many of the dimensions of a head rotate with this partial_rotary_factor of the object; an
+// odd or no number is an error.
+int rotated_dimensions(const formats::JsonObject& object, double share, int head_dim);
 // The rotated share of a head, partial_rotary_factor here or in rope_parameters. After
 // read_grouped_query().
 void read_partial_rotary(const formats::JsonObject& root, double by_default, ModelConfig* config);
@@ -128,11 +131,20 @@ AttentionKind* add_attention_kind(const std::vector<bool>& of_layers, ModelConfi
 struct KindRope {
   double theta = 1e4;
   double share = 0;  // above 0: rope_type proportional, with this partial_rotary_factor
+  // Above 0: of other types, too, partial_rotary_factor says how many first dimensions of a head
+  // rotate, this share without rope_parameters.
+  double rotated = 0;
+  double rotated_if_absent = 1.0;  // and this one in an object of the default type without the key
 };
 // The rotation of a kind of layers: rope_parameters has an object for each `word` of layer_types.
-// Rotates whole heads. REQUIRES: the kind has its head_dim.
+// Rotates whole heads, unless `by_default` says otherwise. REQUIRES: the kind has its head_dim.
 void read_kind_rope(const formats::JsonObject& root, std::string_view word,
                     const KindRope& by_default, ModelConfig* config, AttentionKind* kind);
+// Full and sliding attention, each kind with its rotation: layers with a window become a kind of
+// their own, which is returned; null: there are none. Refuses other rotary keys that contradict
+// those of kind 0. After read_sliding_layers() and all options of attention.
+AttentionKind* read_sliding_kind(const formats::JsonObject& root, const KindRope& full,
+                                 const KindRope& sliding, ModelConfig* config);
 // per_layer_config, as transformers 5 saves what differs in single layers: head_dim and
 // num_key_value_heads of the layers of a kind, which must be alike; those of the other layers are
 // kind 0's. Returns whether there is one.
@@ -211,8 +223,8 @@ using Reader = void(const formats::JsonObject& root, ModelConfig* config);
 Reader read_deepseek_v2, read_deepseek_v3, read_deepseek_v32, read_dots1, read_ernie4_5_moe,
     read_exaone_moe, read_gemma4, read_glm4_moe, read_glm4_moe_lite, read_glm_moe_dsa, read_gpt_oss,
     read_granitemoe, read_granitemoehybrid, read_hunyuan_v1_moe, read_hy_v3, read_lfm2_moe,
-    read_llama, read_llama4, read_minimax_m2, read_mistral, read_mistral4, read_mixtral, read_olmoe,
-    read_qwen2, read_qwen2_moe, read_qwen3, read_qwen3_5_moe, read_qwen3_moe, read_qwen3_next,
-    read_solar_open;
+    read_llama, read_llama4, read_mellum, read_minimax_m2, read_mistral, read_mistral4,
+    read_mixtral, read_olmoe, read_qwen2, read_qwen2_moe, read_qwen3, read_qwen3_5_moe,
+    read_qwen3_moe, read_qwen3_next, read_solar_open;
 
 }  // namespace wideep::model
