@@ -26,6 +26,7 @@ MODULES = (
     "exaone_moe",
     "gemma4",
     "mellum",
+    "afmoe",
 )
 
 

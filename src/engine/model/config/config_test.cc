@@ -525,6 +525,23 @@ json kind_ropes(json full) {
 
 TEST(Families, RefuseByName) {
   const FamilyRefusal all[] = {
+      {"afmoe",
+       {{"route_norm", false}},
+       "route_norm: expected true, found false; wideep computes no other"},
+      {"afmoe",
+       {{"score_func", "softmax"}},
+       "score_func: expected sigmoid, found softmax; wideep computes no other"},
+      {"afmoe", {{"n_group", 2}}, "n_group: expected an integer from 1 to 1, found 2"},
+      {"afmoe",
+       {{"layer_types", {"sliding_attention", "chunked_attention"}}},
+       "layer_types[1]: expected sliding_attention or full_attention, found chunked_attention"},
+      {"afmoe",
+       {{"sliding_window", nullptr}},
+       "sliding_window: missing; layer_types has layers of sliding_attention"},
+      {"afmoe",
+       {{"rope_parameters", {{"rope_theta", 1e4}, {"partial_rotary_factor", 0.5}}}},
+       "rope_parameters.partial_rotary_factor: found 0.5, but 8 of the 8 dimensions of a head are "
+       "rotated (by the other keys, or by the family)"},
       {"deepseek_v2",
        {{"topk_method", "noaux_tc"}},
        "topk_method: expected greedy or group_limited_greedy, found noaux_tc"},
@@ -1129,6 +1146,42 @@ TEST(Families, KindsOfMellum) {
       accepted(small, {{"layer_types", {"sliding_attention", "sliding_attention"}},
                        {"rope_parameters", {{"sliding_attention", {{"rope_theta", 1e5}}}}}});
   EXPECT_EQ(sliding.attention_of(0).rope.theta, 1e5);
+}
+
+TEST(Families, LayersOfAfmoe) {
+  const json small = small_json("afmoe");
+  const ModelConfig plain = accepted(small, {{"num_hidden_layers", 4}});
+  EXPECT_THAT(windows(plain), ElementsAre(1024, 1024, 1024, 0));
+  EXPECT_TRUE(plain.layers[2].rotates);
+  EXPECT_FALSE(plain.layers[3].rotates);
+  EXPECT_THAT(moe_layers(plain), ElementsAre(false, true, true, true));
+  EXPECT_EQ(plain.embedding_scale, 1.0f);
+  EXPECT_EQ(plain.shared_intermediate_size, 24);
+  EXPECT_TRUE(plain.norms_after);
+  EXPECT_EQ(plain.grouped_query.gate, GroupedQueryConfig::Gate::kElements);
+  EXPECT_FALSE(plain.grouped_query.gate_softplus);
+  EXPECT_EQ(plain.routing.method, RoutingMethod::kDeepseekV3);
+  EXPECT_TRUE(plain.routing.selection_bias);
+  const ModelConfig other = accepted(small, {{"mup_enabled", true},
+                                             {"route_scale", 2.448},
+                                             {"num_dense_layers", 0},
+                                             {"global_attn_every_n_layers", 2},
+                                             {"num_shared_experts", 0},
+                                             {"sliding_window", 9}});
+  EXPECT_FLOAT_EQ(other.embedding_scale, 5.656854f);
+  EXPECT_EQ(other.routing.scaling_factor, 2.448f);
+  EXPECT_THAT(moe_layers(other), ElementsAre(true, true));
+  EXPECT_THAT(windows(other), ElementsAre(9, 0));
+  EXPECT_EQ(other.shared_intermediate_size, 0);
+  const auto first = [&](const char* name) {
+    return plain.tensor_names.published(name).front().name;
+  };
+  EXPECT_EQ(first("model.layers.1.post_attention_layernorm.weight"),
+            "model.layers.1.pre_mlp_layernorm.weight");
+  EXPECT_EQ(first("model.layers.1.mixer_output_norm.weight"),
+            "model.layers.1.post_attention_layernorm.weight");
+  EXPECT_EQ(first("model.layers.1.mlp.gate.e_score_correction_bias"),
+            "model.layers.1.mlp.expert_bias");
 }
 
 // mlp_layer_types decides in families that transformers reads so.

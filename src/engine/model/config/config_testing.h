@@ -74,6 +74,7 @@ inline const std::map<std::string, nlohmann::json>& small_configs() {
     return std::pair(std::move(type), std::move(config));
   };
   static const std::map<std::string, nlohmann::json> all = {
+      merged("afmoe", {queries, experts, wide}),
       merged("deepseek_v2", {latent, routed, {{"num_experts_per_tok", 2}}}),
       merged("deepseek_v32", {latent, routed, indexer}),
       merged("dots1",

@@ -34,6 +34,7 @@ constexpr std::string_view kAsManyHeads[] = {
     "mistral3",         "mistral4",       "dots1",   "granitemoehybrid"};
 constexpr std::string_view kWholeHeads[] = {"deepseek_v2", "deepseek_v3",    "kimi_k2", "kimi_k25",
                                             "mixtral",     "hunyuan_v1_moe", "llama",   "mistral"};
+constexpr std::string_view kAfmoe[] = {"afmoe"};
 constexpr std::string_view kErnie[] = {"ernie4_5_moe"};
 constexpr std::string_view kGemma[] = {"gemma4", "gemma4_text"};
 constexpr std::string_view kWindows[] = {"mixtral",    "qwen2_moe", "qwen3_moe",
@@ -78,6 +79,8 @@ const NullKey kNullKeys[] = {
     {"rope_interleave", kInterleaved},
     {"use_bias", kErnie},
     {"position_embedding_type"},
+    {"mup_enabled", kAfmoe},
+    {"num_key_value_heads", kAfmoe},
     // Layers that predict further tokens: none.
     {"num_nextn_predict_layers"},
     {"num_mtp_layers"},

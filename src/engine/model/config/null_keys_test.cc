@@ -56,6 +56,7 @@ const std::vector<Refused>& refused_by_transformers() {
       {"mistral4",
        {"n_shared_experts", "n_routed_experts", "routed_scaling_factor", "tie_word_embeddings",
         "attention_bias", "kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim"}},
+      {"afmoe", {"tie_word_embeddings", "attention_bias", "global_attn_every_n_layers"}},
       {"gpt_oss",
        {"num_local_experts", "head_dim", "num_key_value_heads", "tie_word_embeddings",
         "num_experts_per_tok", "swiglu_alpha", "swiglu_limit", "attention_bias"}},
@@ -105,6 +106,9 @@ const std::vector<Refused>& refused_by_transformers() {
 const std::vector<Refused>& refused_by_models() {
   static const std::vector<Refused> all = {
       {"qwen2_moe", {"num_key_value_heads"}},
+      {"afmoe",
+       {"num_dense_layers", "head_dim", "num_experts", "num_experts_per_tok", "num_shared_experts",
+        "route_scale", "sliding_window"}},
       {"gpt_oss", {"sliding_window"}},
       {"granitemoe",
        {"embedding_multiplier", "logits_scaling", "residual_multiplier", "attention_multiplier",
@@ -160,6 +164,7 @@ TEST(NullKeys, WhatIsTheDefaultIsRead) {
       {"gemma4_text",
        {"layer_types", "rope_parameters", "num_global_key_value_heads", "final_logit_softcapping",
         "use_bidirectional_attention"}},
+      {"afmoe", {"num_key_value_heads", "rope_parameters", "layer_types", "mup_enabled"}},
       {"gpt_oss", {"layer_types"}},
       {"llama4_text", {"moe_layers", "no_rope_layers", "layer_types", "attention_chunk_size"}},
       {"mellum",
