@@ -27,6 +27,7 @@ MODULES = (
     "gemma4",
     "mellum",
     "afmoe",
+    "laguna",
 )
 
 

@@ -702,6 +702,33 @@ TEST(Families, RefuseByName) {
       {"hy_v3",
        {{"num_experts_per_tok", 9}},
        "num_experts_per_tok: expected at most 8 (experts in topk_group 1 groups), found 9"},
+      {"laguna",
+       {{"gating", false}},
+       "gating: expected true, per-head or per-element, found false"},
+      {"laguna",
+       {{"gating", true}, {"gating_types", {"per_element", "per_element"}}},
+       "gating_types: expected only per_head, as gating says, found per_element"},
+      {"laguna",
+       {{"num_attention_heads_per_layer", {4}}},
+       "num_attention_heads_per_layer: expected a number for each of the 2 layers, found 1"},
+      {"laguna",
+       {{"num_attention_heads_per_layer", {4, 5}}},
+       "num_attention_heads_per_layer[1]: expected a multiple of num_key_value_heads 2, found 5"},
+      {"laguna",
+       {{"moe_apply_router_weight_on_input", true}},
+       "moe_apply_router_weight_on_input: expected false, found true; wideep computes no other"},
+      {"laguna",
+       {{"norm_topk_prob", false}},
+       "norm_topk_prob: expected true, found false; wideep computes no other"},
+      {"laguna",
+       {{"rope_parameters",
+         {{"full_attention", {{"rope_theta", 1e4}, {"partial_rotary_factor", 0.4}}}}}},
+       "rope_parameters.full_attention.partial_rotary_factor: expected a share that makes an even "
+       "number of the 8 dimensions of a head, found 0.4"},
+      {"laguna",
+       {{"partial_rotary_factor", 1.0}},
+       "partial_rotary_factor: expected 0.5, as of layers of full_attention in rope_parameters, "
+       "found 1"},
       {"lfm2_moe",
        {{"layer_types", nullptr}},
        "layer_types: missing; expected conv or full_attention for each layer"},
@@ -1182,6 +1209,46 @@ TEST(Families, LayersOfAfmoe) {
             "model.layers.1.post_attention_layernorm.weight");
   EXPECT_EQ(first("model.layers.1.mlp.gate.e_score_correction_bias"),
             "model.layers.1.mlp.expert_bias");
+}
+
+TEST(Families, HeadsOfLaguna) {
+  using Gate = GroupedQueryConfig::Gate;
+  const json small = small_json("laguna");
+  const ModelConfig plain = *parse(small);
+  EXPECT_EQ(plain.grouped_query.rotary_dim, 4);
+  EXPECT_EQ(plain.grouped_query.gate, Gate::kHeads);
+  EXPECT_TRUE(plain.grouped_query.gate_softplus);
+  EXPECT_THAT(moe_layers(plain), ElementsAre(false, true));
+  EXPECT_EQ(plain.shared_intermediate_size, 512);
+  EXPECT_EQ(plain.routing.logits_cap, 0.0f);
+  const ModelConfig other = accepted(
+      small, {{"num_hidden_layers", 4},
+              {"layer_types",
+               {"sliding_attention", "full_attention", "sliding_attention", "full_attention"}},
+              {"num_attention_heads_per_layer", {6, 4, 6, 2}},
+              {"gating", "per-element"},
+              {"gating_types", {"per-element", "per_element", "per_element", "per_element"}},
+              {"moe_routed_scaling_factor", 2.5},
+              {"moe_router_logit_softcapping", 3.0},
+              {"mlp_layer_types", {"sparse", "sparse", "dense", "sparse"}}});
+  EXPECT_EQ(other.num_attention_kinds(), 3);
+  std::vector<int> heads, rotated;
+  for (int layer = 0; layer < 4; ++layer) {
+    heads.push_back(other.attention_of(layer).num_heads);
+    rotated.push_back(other.attention_of(layer).options.rotary_dim);
+  }
+  EXPECT_THAT(heads, ElementsAre(6, 4, 6, 2));
+  EXPECT_THAT(rotated, ElementsAre(8, 4, 8, 4));
+  EXPECT_EQ(other.attention_of(0).rope.theta, 1e4);
+  EXPECT_EQ(other.attention_of(3).rope.theta, 5e5);
+  EXPECT_EQ(other.num_heads, 6);
+  EXPECT_EQ(other.grouped_query.gate, Gate::kElements);
+  EXPECT_EQ(other.routing.scaling_factor, 2.5f);
+  EXPECT_EQ(other.routing.logits_cap, 3.0f);
+  EXPECT_THAT(moe_layers(other), ElementsAre(true, true, false, true));
+  EXPECT_EQ(
+      other.tensor_names.published("model.layers.1.mlp.gate.e_score_correction_bias").front().name,
+      "model.layers.1.mlp.experts.e_score_correction_bias");
 }
 
 // mlp_layer_types decides in families that transformers reads so.

@@ -104,6 +104,7 @@ inline const std::map<std::string, nlohmann::json>& small_configs() {
                                    {"layer_types", {"linear_attention", "full_attention"}}}}),
       merged("hunyuan_v1_moe", {queries, {{"num_experts", 8}, {"moe_topk", 2}}}),
       merged("hy_v3", {queries, experts, wide}),
+      merged("laguna", {queries, experts, wide}),
       merged("lfm2_moe", {{{"num_key_value_heads", 2}, {"layer_types", {"conv", "full_attention"}}},
                           experts,
                           wide}),

@@ -53,6 +53,8 @@ const NullKey kNullKeys[] = {
     {"rope_scaling"},
     {"rope_parameters"},
     {"layer_types"},
+    {"num_attention_heads_per_layer"},
+    {"gating_types"},
     {"mlp_layer_types"},
     {"mlp_only_layers"},
     {"no_rope_layers"},
