@@ -28,6 +28,7 @@ MODULES = (
     "mellum",
     "afmoe",
     "laguna",
+    "mimo_v2_flash",
 )
 
 

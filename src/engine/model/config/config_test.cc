@@ -803,6 +803,46 @@ TEST(Families, RefuseByName) {
        {{"n_group", 8}, {"topk_group", 8}},
        "n_group: expected groups of at least 2 of the 8 experts (a group is judged by its best "
        "two), found 8 groups"},
+      {"mimo_v2_flash",
+       {{"swa_num_key_value_heads", 2}},
+       "swa_num_key_value_heads: expected twice num_key_value_heads, 4, found 2"},
+      {"mimo_v2_flash", {{"swa_head_dim", 4}}, "swa_head_dim: expected head_dim 8, found 4"},
+      {"mimo_v2_flash", {{"swa_v_head_dim", 8}}, "swa_v_head_dim: expected v_head_dim 6, found 8"},
+      {"mimo_v2_flash",
+       {{"swa_rope_theta", 5e6}},
+       "swa_rope_theta: expected 10000, as the other keys say, or the family without them, found "
+       "5000000"},
+      {"mimo_v2_flash",
+       {{"rope_theta", 1e4}},
+       "rope_theta: expected 5000000, as of layers of full_attention in rope_parameters, found "
+       "10000"},
+      {"mimo_v2_flash",
+       {{"add_full_attention_sink_bias", true}},
+       "add_full_attention_sink_bias: expected false, found true; wideep computes no other"},
+      {"mimo_v2_flash",
+       {{"add_swa_attention_sink_bias", false}},
+       "add_swa_attention_sink_bias: expected true, found false; wideep computes no other"},
+      {"mimo_v2_flash",
+       {{"hybrid_layer_pattern", {1, 1}}},
+       "hybrid_layer_pattern[0]: expected 0, as the other keys say, or the family without them, "
+       "found 1"},
+      {"mimo_v2_flash",
+       {{"moe_layer_freq", {0, 0}}},
+       "moe_layer_freq[1]: expected 1, as the other keys say, or the family without them, found 0"},
+      {"mimo_v2_flash",
+       {{"sliding_window", 64}, {"sliding_window_size", 128}},
+       "sliding_window: expected sliding_window_size 128, or one more, found 64"},
+      {"mimo_v2_flash",
+       {{"layernorm_epsilon", 1e-6}},
+       "layernorm_epsilon: expected 1e-05, as the other keys say, or the family without them, "
+       "found 1e-06"},
+      {"mimo_v2_flash",
+       {{"n_shared_experts", 1}},
+       "n_shared_experts: expected an integer from 0 to 0, found 1"},
+      {"mimo_v2_flash",
+       {{"num_key_value_heads", 4}},
+       "num_attention_heads: expected a multiple of the 8 heads of keys and values of a kind of "
+       "layers, found 4"},
       {"mixtral",
        {{"hidden_act", "gelu"}},
        "hidden_act: expected silu, found gelu; wideep computes no other"},
@@ -1249,6 +1289,46 @@ TEST(Families, HeadsOfLaguna) {
   EXPECT_EQ(
       other.tensor_names.published("model.layers.1.mlp.gate.e_score_correction_bias").front().name,
       "model.layers.1.mlp.experts.e_score_correction_bias");
+}
+
+TEST(Families, KindsOfMimo) {
+  const json small = small_json("mimo_v2_flash");
+  const ModelConfig plain = accepted(small, {{"num_hidden_layers", 7}});
+  EXPECT_THAT(windows(plain), ElementsAre(0, 129, 129, 129, 129, 0, 129));
+  const AttentionKind full = plain.attention_of(0), sliding = plain.attention_of(1);
+  EXPECT_EQ(full.num_kv_heads, 2);
+  EXPECT_EQ(sliding.num_kv_heads, 4);
+  EXPECT_EQ(full.value_dim, 6);
+  EXPECT_EQ(sliding.value_dim, 6);
+  EXPECT_FALSE(full.options.sinks);
+  EXPECT_TRUE(sliding.options.sinks);
+  EXPECT_EQ(full.rope.theta, 5e6);
+  EXPECT_EQ(sliding.rope.theta, 1e4);
+  EXPECT_EQ(full.options.rotary_dim, 2);
+  EXPECT_EQ(full.options.value_scale, 0.707f);
+  EXPECT_EQ(sliding.options.value_scale, 0.707f);
+  EXPECT_THAT(moe_layers(plain), ElementsAre(false, true, true, true, true, true, true));
+  const ModelConfig other = accepted(
+      small,
+      {{"attention_value_scale", nullptr},
+       {"routed_scaling_factor", nullptr},
+       {"n_shared_experts", nullptr},
+       {"sliding_window", 128},
+       {"sliding_window_size", 128},
+       {"hybrid_layer_pattern", {0, 1, 1}},
+       {"moe_layer_freq", {0, 1, 1}},
+       {"partial_rotary_factor", 0.334},
+       {"attention_chunk_size", 128},
+       {"rope_parameters",
+        {{"full_attention", {{"rope_theta", 1e3}}},
+         {"sliding_attention", {{"rope_type", "yarn"}, {"rope_theta", 1e3}, {"factor", 2.0}}}}}});
+  EXPECT_THAT(windows(other), ElementsAre(0, 129));
+  EXPECT_EQ(other.grouped_query.value_scale, 1.0f);
+  EXPECT_EQ(other.routing.scaling_factor, 1.0f);
+  // What transformers assumes depends on the type.
+  EXPECT_EQ(other.attention_of(0).options.rotary_dim, 2);
+  EXPECT_EQ(other.attention_of(1).options.rotary_dim, 8);
+  EXPECT_THAT(other.notes, testing::IsEmpty());
 }
 
 // mlp_layer_types decides in families that transformers reads so.

@@ -111,6 +111,7 @@ inline const std::map<std::string, nlohmann::json>& small_configs() {
       merged("llama", {}),
       merged("llama4_text", {queries, {{"num_local_experts", 8}}}),
       merged("mellum", {queries, experts, wide}),
+      merged("mimo_v2_flash", {queries, routed, {{"v_head_dim", 6}, {"num_experts_per_tok", 2}}}),
       merged("minimax_m2", {queries, local}),
       merged("mistral", {queries}),
       merged("mistral4", {latent, routed, scaled}),

@@ -35,6 +35,7 @@ constexpr std::string_view kAsManyHeads[] = {
 constexpr std::string_view kWholeHeads[] = {"deepseek_v2", "deepseek_v3",    "kimi_k2", "kimi_k25",
                                             "mixtral",     "hunyuan_v1_moe", "llama",   "mistral"};
 constexpr std::string_view kAfmoe[] = {"afmoe"};
+constexpr std::string_view kMimo[] = {"mimo_v2_flash"};
 constexpr std::string_view kErnie[] = {"ernie4_5_moe"};
 constexpr std::string_view kGemma[] = {"gemma4", "gemma4_text"};
 constexpr std::string_view kWindows[] = {"mixtral",    "qwen2_moe", "qwen3_moe",
@@ -83,6 +84,10 @@ const NullKey kNullKeys[] = {
     {"position_embedding_type"},
     {"mup_enabled", kAfmoe},
     {"num_key_value_heads", kAfmoe},
+    {"attention_value_scale", kMimo},
+    {"routed_scaling_factor", kMimo},
+    {"n_shared_experts", kMimo},
+    {"sliding_window_size", kMimo},
     // Layers that predict further tokens: none.
     {"num_nextn_predict_layers"},
     {"num_mtp_layers"},

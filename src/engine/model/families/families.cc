@@ -25,6 +25,7 @@ constexpr std::array kFamilies = {
     Family{"glm4_moe_lite", "Glm4MoeLiteForCausalLM", read_glm4_moe_lite, 1e-5},
     Family{"afmoe", "AfmoeForCausalLM", read_afmoe, 1e-5},
     Family{"laguna", "LagunaForCausalLM", read_laguna, 1e-6},
+    Family{"mimo_v2_flash", "MiMoV2FlashForCausalLM", read_mimo_v2_flash, 1e-5},
     Family{"glm_moe_dsa", "GlmMoeDsaForCausalLM", read_glm_moe_dsa, 1e-5},
     Family{"mistral4", "Mistral4ForCausalLM", read_mistral4, 1e-6},
     Family{"mistral3", "Mistral3ForConditionalGeneration", read_mistral4, 1e-6, true, false,
