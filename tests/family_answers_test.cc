@@ -119,7 +119,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "mistral4_groups", "mistral_plain", "mixtral_window", "olmoe_clip",
                     "mellum_yarn", "qwen2_moe_dense", "qwen2_window", "qwen3_5_moe_plain",
                     "qwen3_next_plain", "qwen3_plain", "solar_open_tied", "granitemoehybrid_groups",
-                    "granitemoehybrid_plain", "afmoe_plain", "laguna_heads", "mimo_v2_flash_plain"),
+                    "granitemoehybrid_plain", "afmoe_plain", "laguna_heads", "mimo_v2_flash_plain",
+                    "step3p7_published"),
     [](const auto& test) { return test.param; });
 
 }  // namespace

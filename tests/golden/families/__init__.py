@@ -29,6 +29,7 @@ MODULES = (
     "afmoe",
     "laguna",
     "mimo_v2_flash",
+    "step3p7",
 )
 
 

@@ -877,6 +877,49 @@ TEST(Families, RefuseByName) {
       {"solar_open",
        {{"use_qk_norm", true}},
        "use_qk_norm: expected false, found true; wideep computes no other"},
+      {"step3p5", {{"gating", "per-element"}}, "gating: expected true; wideep computes no other"},
+      {"step3p5", {{"sink", true}}, "sink: expected false, found true; wideep computes no other"},
+      {"step3p5",
+       {{"use_rope_layers", {1}}},
+       "use_rope_layers: expected []; wideep computes no other"},
+      {"step3p5",
+       {{"swiglu_limits", {7.0}}},
+       "swiglu_limits: expected a list of a number (or null) for each of the 2 layers"},
+      {"step3p5",
+       {{"swiglu_limits", {7.0, -1.0}}},
+       "swiglu_limits: expected a list of a number (or null) for each of the 2 layers"},
+      {"step3p5",
+       {{"rope_theta", {1e4, 1e5}}},
+       "rope_theta[1]: expected 10000, as other layers of its kind have, found 100000"},
+      {"step3p5",
+       {{"partial_rotary_factors", {0.5, 2.0}}},
+       "partial_rotary_factors[1]: expected a number from 0.001 to 1, found 2"},
+      {"step3p5",
+       {{"mlp_layer_types", nullptr}, {"moe_layers_enum", "1,x"}},
+       "moe_layers_enum: expected numbers of layers, as 3,4,5"},
+      {"step3p5",
+       {{"moe_num_experts", 6}},
+       "moe_num_experts: expected n_routed_experts 8, found 6"},
+      {"step3p5",
+       {{"num_local_experts", 6}},
+       "num_local_experts: expected n_routed_experts 8, found 6"},
+      {"step3p5",
+       {{"layer_types", {"full_attention", "sliding_attention"}},
+        {"sliding_window", 8},
+        {"attention_other_setting", {{"num_attention_heads", 6}, {"num_attention_groups", 4}}}},
+       "attention_other_setting.num_attention_groups: expected num_key_value_heads 2, found 4"},
+      {"step3p5",
+       {{"layer_types", {"full_attention", "sliding_attention"}},
+        {"sliding_window", 8},
+        {"num_sliding_attention_heads", 6},
+        {"per_layer_config", {{"1", {{"num_attention_heads", 8}}}}}},
+       "num_sliding_attention_heads: expected per_layer_config's 8, found 6"},
+      {"step3p5",
+       {{"layer_types", {"full_attention", "sliding_attention"}},
+        {"sliding_window", 8},
+        {"num_sliding_attention_heads", 5}},
+       "num_attention_heads: expected a multiple of the 2 heads of keys and values of a kind of "
+       "layers, found 5"},
   };
   for (const FamilyRefusal& refusal : all) {
     json config = small_json(refusal.family);
@@ -1329,6 +1372,69 @@ TEST(Families, KindsOfMimo) {
   EXPECT_EQ(other.attention_of(0).options.rotary_dim, 2);
   EXPECT_EQ(other.attention_of(1).options.rotary_dim, 8);
   EXPECT_THAT(other.notes, testing::IsEmpty());
+}
+
+TEST(Families, KindsOfStep) {
+  json small = small_json("step3p5");
+  const ModelConfig plain = *parse(small);
+  EXPECT_TRUE(plain.norms_add_one);
+  EXPECT_EQ(plain.grouped_query.gate, GroupedQueryConfig::Gate::kHeads);
+  EXPECT_FALSE(plain.grouped_query.gate_softplus);
+  EXPECT_EQ(plain.rope.theta, 1e4);
+  EXPECT_EQ(plain.expert_activation(1).kind, kernels::Activation::Kind::kSilu);
+  small.erase("mlp_layer_types");
+  const json words = {"full_attention", "sliding_attention", "sliding_attention"};
+  const ModelConfig listed = accepted(
+      small,
+      {{"layer_types", words},
+       {"sliding_window", 8},
+       {"num_nextn_predict_layers", 1},
+       {"rope_theta", {5e6, 1e4, 1e4}},
+       {"partial_rotary_factors", {0.5, 1.0, 1.0}},
+       {"rope_scaling",
+        {{"rope_type", "llama3"},
+         {"factor", 2.0},
+         {"low_freq_factor", 1.0},
+         {"high_freq_factor", 32.0},
+         {"original_max_position_embeddings", 64}}},
+       {"attention_other_setting", {{"num_attention_heads", 6}, {"num_attention_groups", 2}}},
+       {"moe_layers_enum", "1,2"},
+       {"swiglu_limits", {0.0, 7.0, 0.0}},
+       {"swiglu_limits_shared", {nullptr, 16.0, 0.0}},
+       {"query_pre_attn_scalar", 4}});
+  EXPECT_THAT(moe_layers(listed), ElementsAre(false, true));
+  const AttentionKind full = listed.attention_of(0), sliding = listed.attention_of(1);
+  EXPECT_EQ(full.num_heads, 4);
+  EXPECT_EQ(sliding.num_heads, 6);
+  EXPECT_EQ(full.rope.scaling, RopeConfig::Scaling::kLlama3);
+  EXPECT_EQ(full.rope.theta, 5e6);
+  EXPECT_EQ(sliding.rope.scaling, RopeConfig::Scaling::kNone);
+  EXPECT_EQ(sliding.rope.theta, 1e4);
+  EXPECT_EQ(full.options.rotary_dim, 4);
+  EXPECT_EQ(sliding.options.rotary_dim, 8);
+  EXPECT_EQ(sliding.options.scale, 0.5f);
+  EXPECT_EQ(listed.expert_activation(0).kind, kernels::Activation::Kind::kSilu);
+  EXPECT_EQ(listed.expert_activation(1).kind, kernels::Activation::Kind::kLimitedSilu);
+  EXPECT_EQ(listed.expert_activation(1).limit, 7.0f);
+  EXPECT_EQ(listed.mlp_activation(1).limit, 16.0f);
+  EXPECT_EQ(listed.num_mtp_layers, 1);
+  EXPECT_THAT(listed.notes, testing::IsEmpty());
+  // As transformers saves it.
+  const ModelConfig saved =
+      accepted(small, {{"layer_types", {"full_attention", "sliding_attention"}},
+                       {"sliding_window", 8},
+                       {"num_sliding_attention_heads", 6},
+                       {"per_layer_config", {{"1", {{"num_attention_heads", 6}}}}},
+                       {"rope_parameters",
+                        {{"full_attention", {{"rope_theta", 1e6}, {"partial_rotary_factor", 0.5}}},
+                         {"sliding_attention", {{"rope_theta", 1e4}}}}}});
+  EXPECT_EQ(saved.attention_of(1).num_heads, 6);
+  EXPECT_EQ(saved.attention_of(0).options.rotary_dim, 4);
+  EXPECT_EQ(saved.attention_of(1).options.rotary_dim, 8);
+  const auto expert =
+      saved.tensor_names.published("model.layers.1.mlp.experts.3.up_proj.weight").front();
+  EXPECT_EQ(expert.name, "model.layers.1.moe.up_proj.weight");
+  EXPECT_EQ(expert.expert, 3);
 }
 
 // mlp_layer_types decides in families that transformers reads so.

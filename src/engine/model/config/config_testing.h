@@ -123,6 +123,12 @@ inline const std::map<std::string, nlohmann::json>& small_configs() {
       merged("qwen3_next", {queries, experts, wide, shared, linear}),
       merged("qwen3_5_moe_text", {queries, experts, wide, shared, linear}),
       merged("solar_open", {queries, routed}),
+      merged("step3p5", {queries,
+                         wide,
+                         {{"n_routed_experts", 8},
+                          {"num_experts_per_tok", 2},
+                          {"share_expert_dim", 10},
+                          {"mlp_layer_types", {"dense", "sparse"}}}}),
   };
   return all;
 }

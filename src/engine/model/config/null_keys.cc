@@ -36,6 +36,7 @@ constexpr std::string_view kWholeHeads[] = {"deepseek_v2", "deepseek_v3",    "ki
                                             "mixtral",     "hunyuan_v1_moe", "llama",   "mistral"};
 constexpr std::string_view kAfmoe[] = {"afmoe"};
 constexpr std::string_view kMimo[] = {"mimo_v2_flash"};
+constexpr std::string_view kStep[] = {"step3p7", "step3p5"};
 constexpr std::string_view kErnie[] = {"ernie4_5_moe"};
 constexpr std::string_view kGemma[] = {"gemma4", "gemma4_text"};
 constexpr std::string_view kWindows[] = {"mixtral",    "qwen2_moe", "qwen3_moe",
@@ -54,6 +55,13 @@ const NullKey kNullKeys[] = {
     {"rope_scaling"},
     {"rope_parameters"},
     {"layer_types"},
+    {"num_sliding_attention_heads"},
+    {"query_pre_attn_scalar"},
+    {"swiglu_limits"},
+    {"swiglu_limits_shared"},
+    {"partial_rotary_factors"},
+    {"moe_layers_enum"},
+    {"attention_other_setting"},
     {"num_attention_heads_per_layer"},
     {"gating_types"},
     {"mlp_layer_types"},
@@ -88,6 +96,7 @@ const NullKey kNullKeys[] = {
     {"routed_scaling_factor", kMimo},
     {"n_shared_experts", kMimo},
     {"sliding_window_size", kMimo},
+    {"sliding_window", kStep},
     // Layers that predict further tokens: none.
     {"num_nextn_predict_layers"},
     {"num_mtp_layers"},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arcee AFMoE (Trinity): layers with windows rotate, those of full attention do not; a gate for each
-// element of attention's output; norms before and after all parts.
+// Arcee AFMoE (Trinity): layers with windows rotate, those of full attention do not; a gate for
+// each element of attention's output; norms before and after all parts.
 #include <cmath>
 
 #include "model/families/family.h"

@@ -44,6 +44,15 @@ void expect_equal(const JsonObject& root, std::string_view key, std::string_view
   root.complain(key, fmt::format("expected {} {}, found {}", source, expected, found));
 }
 
+int read_either(const JsonObject& root, std::array<std::string_view, 2> keys, int by_default,
+                int64_t max) {
+  const formats::IntegerRange range = {.min = 1, .max = max};
+  const int64_t other = root.integer_or(keys[1], by_default, range);
+  const int64_t size = root.integer_or(keys[0], other, range);
+  expect_equal(root, keys[1], keys[0], size);
+  return static_cast<int>(size);
+}
+
 void read_grouped_query(const JsonObject& root, ModelConfig* config, const HeadDefaults& defaults) {
   constexpr std::string_view kKvHeads = "num_key_value_heads";
   const auto by_default = [&](std::string_view key, int family, int derived) {

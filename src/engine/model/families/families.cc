@@ -26,6 +26,8 @@ constexpr std::array kFamilies = {
     Family{"afmoe", "AfmoeForCausalLM", read_afmoe, 1e-5},
     Family{"laguna", "LagunaForCausalLM", read_laguna, 1e-6},
     Family{"mimo_v2_flash", "MiMoV2FlashForCausalLM", read_mimo_v2_flash, 1e-5},
+    Family{"step3p7", "Step3p7ForConditionalGeneration", read_step3p7, 1e-5, true},
+    Family{"step3p5", "Step3p5ForCausalLM", read_step3p7, 1e-5},  // the text model in it
     Family{"glm_moe_dsa", "GlmMoeDsaForCausalLM", read_glm_moe_dsa, 1e-5},
     Family{"mistral4", "Mistral4ForCausalLM", read_mistral4, 1e-6},
     Family{"mistral3", "Mistral3ForConditionalGeneration", read_mistral4, 1e-6, true, false,

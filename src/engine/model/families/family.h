@@ -7,6 +7,7 @@
 // values may be anything, so a family checks relations between them only `if (readable(root))`.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <optional>
 #include <span>
@@ -153,6 +154,19 @@ bool read_layer_overrides(const formats::JsonObject& root, const std::vector<boo
 // Records errors unless heads are of an even size and shared by equally many queries.
 void check_kind(const formats::JsonObject& root, const AttentionKind& kind);
 
+// A list of a number for each layer, of which null is 0; empty if the key is absent
+// (layer_lists.cc).
+std::vector<double> read_layer_numbers(const formats::JsonObject& root, std::string_view key,
+                                       size_t num_layers);
+// The rotation of layers with windows, or of the others, where rope_theta and
+// partial_rotary_factors are such lists; rope_scaling is of layers without windows.
+void read_listed_rope(const formats::JsonObject& root, bool slides, const ModelConfig& config,
+                      AttentionKind* kind);
+
+// Of the numbers of the MoE layers, as a list or a text with commas. REQUIRES: the key is there.
+void read_listed_moe_layers(const formats::JsonObject& root, std::string_view key,
+                            ModelConfig* config);
+
 // What the kernel takes (kernels/convolution.h).
 inline constexpr formats::IntegerRange kConvolutionWidths = {.min = kernels::kMinConvolutionWidth,
                                                              .max = kernels::kMaxConvolutionWidth};
@@ -166,6 +180,9 @@ bool flag_or_null(const formats::JsonObject& root, std::string_view key, bool by
 // A key that repeats what others say (source, which has the value `expected`).
 void expect_equal(const formats::JsonObject& root, std::string_view key, std::string_view source,
                   int64_t expected);
+// A size under either of two names; both must agree.
+int read_either(const formats::JsonObject& root, std::array<std::string_view, 2> keys,
+                int by_default, int64_t max);
 // A positive number of the key, as a float.
 float read_scale(const formats::JsonObject& root, std::string_view key, double by_default);
 
@@ -226,6 +243,6 @@ Reader read_afmoe, read_deepseek_v2, read_deepseek_v3, read_deepseek_v32, read_d
     read_hy_v3, read_laguna, read_lfm2_moe, read_llama, read_llama4, read_mellum,
     read_mimo_v2_flash, read_minimax_m2, read_mistral, read_mistral4, read_mixtral, read_olmoe,
     read_qwen2, read_qwen2_moe, read_qwen3, read_qwen3_5_moe, read_qwen3_moe, read_qwen3_next,
-    read_solar_open;
+    read_solar_open, read_step3p7;
 
 }  // namespace wideep::model

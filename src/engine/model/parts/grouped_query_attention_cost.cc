@@ -39,7 +39,7 @@ void add_biases_and_norms(const ModelConfig& config, const AttentionKind& kind, 
 }
 
 // Layers of all kinds use the same buffers, each as long as the widest: queries, keys, values, the
-// gates, the heads' results, the output. The cosines and sines of a position are there for each kind.
+// gates, the heads' results, the output. Cosines and sines of a position are there for each kind.
 uint64_t scratch_floats(const ModelConfig& config) {
   uint64_t queries = 0, keys = 0, values = 0, gates = 0, angles = 0;
   for (int i = 0; i < config.num_attention_kinds(); ++i) {
