@@ -37,6 +37,10 @@ constexpr std::string_view kSeedCoder =
 constexpr std::string_view kBailing =
     R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|)"
     R"(\s+(?!\S)|\s+)";
+// Words of several words, which spaces divide.
+constexpr std::string_view kExaoneMoe = WIDEEP_CONTRACTIONS
+    R"(|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?)"
+    R"(|\s*[\r\n]|\s+(?!\S)|\s+)";
 constexpr std::string_view kJais2 = WIDEEP_CONTRACTIONS
     R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+)"
     R"(|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S))"
@@ -127,6 +131,7 @@ const std::map<std::string_view, GgufSplits, std::less<>>& all_splits() {
     add({{kNoContractions}}, {"ufakzeka"});
     add({{kSeedCoder}}, {"seed-coder"});
     add({{kBailing}}, {"bailingmoe", "bailingmoe2", "llada-moe"});
+    add({{kExaoneMoe}}, {"exaone-moe"});
     add({{"[^\\n]+|[\\n]+", kQwen2}}, {"laguna"});
     add({{kGpt4o}}, {"gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"});
     add({{kGpt4o}, true}, {"granite-embed-multi-97m"});

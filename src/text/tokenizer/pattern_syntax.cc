@@ -37,6 +37,11 @@ constexpr std::string_view kSpaceAtEnd = "\\s+$";
 constexpr std::string_view kSpaceAtEndTranslated =
     "\\p{White_Space}++\\z|\\p{White_Space}+(?=\\n)|\\p{White_Space}++(*SKIP)(*FAIL)";
 
+// Words with spaces between them, of K-EXAONE. Each step of the match follows from the next
+// character, so that a possessive form, which takes linear time, matches the same.
+constexpr std::string_view kSeveralWords = R"((?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+)";
+constexpr std::string_view kOneWord = R"(\p{L}[\p{L}\p{M}]*+)";
+
 // The newer code points of a category or of the script Han as items of a class,
 // "\x{A7CB}-\x{A7CD}...", with adjacent ranges joined.
 std::string newer_ranges(std::string_view category) {
@@ -99,7 +104,7 @@ class Translator {
       case '[':
         return character_class();
       case '(':
-        return open_group();
+        return is_several_words() ? several_words() : open_group();
       case ')':
         return close_group();
       case '|':
@@ -115,6 +120,20 @@ class Translator {
       default:
         return literal();
     }
+  }
+
+  // At the end of an alternative: what follows could ask for a shorter match.
+  bool is_several_words() const {
+    const std::string_view after = rest().substr(std::min(kSeveralWords.size(), rest().size()));
+    return groups_.empty() && next_is(kSeveralWords) && (after.empty() || after.starts_with('|'));
+  }
+
+  Status several_words() {
+    at_ += kSeveralWords.size();
+    WIDEEP_TRY_ASSIGN(const std::string word, Translator(kOneWord).run());
+    out_ += fmt::format("{0}(?: {0})*+", word);
+    last_ = Last::kNothing;
+    return {};
   }
 
   Status literal() {

@@ -138,6 +138,22 @@ TEST(PatternTest, WhiteSpaceAtTheEndOfALine) {
   EXPECT_EQ(split("\\s+$", std::string(1'000'000, ' ') + "x").size(), 1u);
 }
 
+constexpr const char* kExaone =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N})"
+    R"(| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+)";
+
+TEST(PatternTest, WordsWithSpacesBetweenThem) {
+  EXPECT_THAT(split(kExaone, "It's a  big word, 12 3\n\nNew lines"),
+              ElementsAre("It", "'s", " a", " ", " big word", ",", " ", "1", "2", " ", "3", "\n\n",
+                          "New lines"));
+  EXPECT_THAT(split(kExaone, "a\u0301b c\u0301 \u0301d e "),
+              ElementsAre("a\u0301b c\u0301", " \u0301", "d e", " "));
+  std::string words;
+  for (int i = 0; i < 500'000; ++i) words += "word ";
+  EXPECT_EQ(split(kExaone, words).size(), 2u);
+  EXPECT_EQ(split(kExaone, std::string(3'000'000, 'a')).size(), 1u);
+}
+
 TEST(PatternTest, VeryLongRunsMatchWhole) {
   const std::string spaces(3'000'000, ' ');
   EXPECT_EQ(split("\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+", spaces + "x").size(), 3u);
@@ -179,6 +195,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Refusal{"(?<=a)b", "the group '(?<='"}, Refusal{"(?>a)", "the group '(?>a'"},
                     Refusal{"(*FAIL)", "the group '(*FA'"}, Refusal{"(?i)a", "the group '(?i)'"},
                     Refusal{"(?:ab)+", "a repeated group"}, Refusal{"(?!a)?b", "the quantifier"},
+                    Refusal{R"((?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+a)", "a repeated group"},
                     Refusal{"*a", "the quantifier '*'"}, Refusal{"a**", "the quantifier '*'"},
                     Refusal{"a{1,2}+", "possessive {n,m}"}, Refusal{"a{,2}", "an unescaped '{'"},
                     Refusal{"a{", "an unescaped '{'"}, Refusal{"(?i:ss)", "the letter pair 'ss'"},
