@@ -65,12 +65,34 @@ TEST(Architecture, UnsupportedOnesAreToldWhy) {
                      {"hidden_size", 4096}}),
             "config.json: architectures: Gemma2ForCausalLM is not supported: a model without "
             "experts, of which wideep serves Llama, Mistral, Qwen2 and Qwen3");
-  EXPECT_EQ(refusal({{"architectures", {"DbrxForCausalLM"}}, {"moe_num_experts", 16}}),
-            "config.json: architectures: DbrxForCausalLM is not supported: wideep does not know "
+  EXPECT_EQ(refusal({{"architectures", {"ChattyForCausalLM"}}, {"moe_num_experts", 16}}),
+            "config.json: architectures: ChattyForCausalLM is not supported: wideep does not know "
             "how it computes; docs/models.md says which families it does");
-  EXPECT_THAT(refusal({{"architectures", {"SomeOther"}}, {"model_type", "deepseek_v4"}}),
-              HasSubstr("deepseek_v4: it needs compressed attention"));
   EXPECT_THAT(refusal(json::object()), HasSubstr("architectures: missing; expected a class name"));
+}
+
+// By model_type, by class, and as the text of a wrapper.
+TEST(Architecture, FamiliesThatAreKnownAndNotComputed) {
+  const auto expect = [](const json& config, const std::string& reason) {
+    EXPECT_THAT(complaint(config), HasSubstr(" is not supported: " + reason));
+    EXPECT_EQ(complaint(config).find('\n'), std::string::npos);
+  };
+  expect({{"model_type", "deepseek_v4"}}, "it needs compressed attention, hyper-connections");
+  expect({{"architectures", {"DeepseekV41ForCausalLM"}}}, "it needs compressed attention");
+  expect({{"architectures", {"SomeOther"}}, {"model_type", "deepseek_v4"}},
+         "deepseek_v4: it needs compressed attention");
+  expect({{"architectures", {"KimiK3ForConditionalGeneration"}}, {"model_type", "kimi_k3"}},
+         "it needs attention to the outputs of earlier layers");
+  expect({{"architectures", {"MistralLarge4ForConditionalGeneration"}}}, "it needs an indexer");
+  expect({{"model_type", "mistral_large4_text"}}, "it needs an indexer, keys and values of other");
+  expect({{"architectures", {"PhimoeForCausalLM"}}}, "it needs layer norms and a router that");
+  expect({{"architectures", {"DbrxForCausalLM"}}}, "it needs layer norms");
+  expect({{"model_type", "jamba"}}, "it needs Mamba layers");
+  expect({{"architectures", {"GraniteMoeHybridForCausalLM"}}}, "it needs Mamba-2 layers");
+  expect({{"architectures", {"Grok1ForCausalLM"}}}, "transformers has no class for it");
+  // Those that begin with the same letters are computed.
+  EXPECT_EQ(complaint(small_json("granitemoe")), "");
+  EXPECT_EQ(complaint(small_json("mistral4")), "");
 }
 
 }  // namespace

@@ -928,14 +928,6 @@ TEST(Families, RefuseByName) {
   }
 }
 
-TEST(Families, DeepseekV4IsRefusedWithItsReason) {
-  for (const json& config :
-       {json{{"architectures", {"DeepseekV4ForCausalLM"}}}, json{{"model_type", "deepseek_v4"}}}) {
-    EXPECT_THAT(complaint(config), HasSubstr(" is not supported: it needs compressed attention, "
-                                             "hyper-connections, hash routing"));
-  }
-}
-
 std::vector<int> windows(const ModelConfig& config) {
   std::vector<int> all;
   for (const LayerConfig& layer : config.layers) all.push_back(layer.window);

@@ -163,6 +163,13 @@ Status check_directory(const fs::path& dir) {
     return invalid_input(fmt::format("{}/config.json: No such file; name the model's directory: {}",
                                      shown, first_paths(content.model_within)));
   }
+  if (is_there(dir / "params.json")) {
+    return invalid_input(
+        fmt::format("{}/config.json: No such file; params.json is what a maker's own programs read "
+                    "(Mistral's), and wideep does not; expected the same model's files for "
+                    "transformers, config.json and model.safetensors, or a GGUF file",
+                    shown));
+  }
   return invalid_input(fmt::format("{}/config.json: No such file; {}", shown, kWantedModel));
 }
 

@@ -97,6 +97,12 @@ TEST_F(ModelPath, DirectoriesWithoutAModel) {
 
   write("weights/model.safetensors", "");
   EXPECT_THAT(complaint(dir("weights")), StartsWith(dir("weights") + "/config.json: No such file"));
+  write("own/params.json", "{}");
+  write("own/consolidated-00001-of-00002.safetensors", "");
+  EXPECT_THAT(
+      complaint(dir("own")),
+      AllOf(StartsWith(dir("own") + "/config.json: No such file; params.json is what a "),
+            HasSubstr("expected the same model's files for transformers, config.json and ")));
 
   const std::string config = write("cache/snapshots/1a2b/config.json", "{}");
   EXPECT_THAT(complaint(dir("cache")), HasSubstr(dir("cache/snapshots/1a2b")));

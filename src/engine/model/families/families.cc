@@ -61,12 +61,4 @@ constexpr std::array kFamilies = {
 
 std::span<const Family> families() { return kFamilies; }
 
-std::string_view reason_for_refusal(std::string_view name) {
-  if (name == "deepseek_v4" || name == "DeepseekV4ForCausalLM") {
-    return "it needs compressed attention, hyper-connections, hash routing and scores of "
-           "√softplus, which wideep does not compute";
-  }
-  return "";
-}
-
 }  // namespace wideep::model

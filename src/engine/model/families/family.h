@@ -39,8 +39,8 @@ struct Family {
 
 // All families, in the order of docs/models.md.
 std::span<const Family> families();
-// What a family that wideep knows and does not compute needs; "" for all others. name: the
-// model_type or the class.
+// What a family that wideep knows and does not compute needs (not_computed.cc); "" for all others.
+// name: the model_type or the class.
 std::string_view reason_for_refusal(std::string_view name);
 
 // ---- shared readers ----
