@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // find_family() is a look-up; most of the code names the reason when it fails: a model that is
-// known not to be computed, the class that wideep would compute for this model_type, a dense model,
-// or the nearest spelling. In this order, since the first one that holds is the most exact.
+// known not to be computed, the class that wideep would compute for this model_type, the nearest
+// spelling, or the family with the nearest keys. In this order, since the first one that holds is
+// the most exact.
 #include "model/config/architecture.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/printable.h"
 #include "base/spelling.h"
+#include "model/config/nearest_family.h"
 
 namespace wideep::model {
 namespace {
@@ -47,6 +51,24 @@ bool has_experts(const JsonObject& root) {
   return text != root.raw().end() && text->is_object() && speaks(*text);
 }
 
+// The first ones, with commas.
+std::string first_keys(const std::vector<std::string>& keys) {
+  constexpr size_t kMost = 8;
+  const size_t shown = std::min(keys.size(), kMost);
+  return fmt::format("{}{}", fmt::join(keys.begin(), keys.begin() + shown, ", "),
+                     shown < keys.size() ? fmt::format(" and {} more", keys.size() - shown) : "");
+}
+
+// What is nearest to it, and where to read on.
+std::string help_to_add(const JsonObject& root) {
+  constexpr std::string_view kPage = "; docs/models.md#adding-a-family says how one is added";
+  const std::optional<NearestFamily> nearest = nearest_family(root, has_experts(root));
+  if (!nearest) return std::string(kPage);
+  return fmt::format("; its keys are most like those of {}, which reads all{}{}{}",
+                     nearest->family->model_type, nearest->unread.empty() ? " of them" : " but ",
+                     first_keys(nearest->unread), kPage);
+}
+
 // Why wideep does not compute it: the nearest of the reasons.
 std::string reason_against(const JsonObject& root, const std::string& name, bool by_class,
                            const std::string& model_type) {
@@ -61,7 +83,8 @@ std::string reason_against(const JsonObject& root, const std::string& name, bool
                        family->class_name);
   }
   if (root.has("hidden_size") && !has_experts(root)) {
-    return "a model without experts, of which wideep serves Llama, Mistral, Qwen2 and Qwen3";
+    return "a model without experts, of which wideep serves Llama, Mistral, Qwen2 and Qwen3" +
+           help_to_add(root);
   }
   const auto begin_of = [&](std::string_view known) {
     return std::string(by_class ? known.substr(0, known.find("For")) : known);
@@ -75,7 +98,7 @@ std::string reason_against(const JsonObject& root, const std::string& name, bool
     const Family& family = families()[index];
     return fmt::format("did you mean {}?", by_class ? family.class_name : family.model_type);
   }
-  return "wideep does not know how it computes; docs/models.md says which families it does";
+  return "wideep does not know how it computes" + help_to_add(root);
 }
 
 // Records an error unless the object's model_type, if it has one, is of this family.

@@ -4,11 +4,13 @@
 #include <gmock/gmock.h>
 
 #include "model/config/config_testing.h"
+#include "model/config/nearest_family.h"
 
 namespace wideep::model {
 namespace {
 
 using nlohmann::json;
+using testing::AllOf;
 using testing::HasSubstr;
 
 json small(const std::string& family, const json& more) {
@@ -64,10 +66,11 @@ TEST(Architecture, UnsupportedOnesAreToldWhy) {
                      {"model_type", "gemma2"},
                      {"hidden_size", 4096}}),
             "config.json: architectures: Gemma2ForCausalLM is not supported: a model without "
-            "experts, of which wideep serves Llama, Mistral, Qwen2 and Qwen3");
+            "experts, of which wideep serves Llama, Mistral, Qwen2 and Qwen3; "
+            "docs/models.md#adding-a-family says how one is added");
   EXPECT_EQ(refusal({{"architectures", {"ChattyForCausalLM"}}, {"moe_num_experts", 16}}),
             "config.json: architectures: ChattyForCausalLM is not supported: wideep does not know "
-            "how it computes; docs/models.md says which families it does");
+            "how it computes; docs/models.md#adding-a-family says how one is added");
   EXPECT_THAT(refusal(json::object()), HasSubstr("architectures: missing; expected a class name"));
 }
 
@@ -93,6 +96,64 @@ TEST(Architecture, FamiliesThatAreKnownAndNotComputed) {
   // Those that begin with the same letters are computed.
   EXPECT_EQ(complaint(small_json("granitemoe")), "");
   EXPECT_EQ(complaint(small_json("mistral4")), "");
+}
+
+// A config.json of a family that nobody knows, with keys as published files have them.
+json unknown(json config, const json& more) {
+  config.update({{"architectures", {"ChattyMoeForCausalLM"}},
+                 {"model_type", "chatty_moe"},
+                 {"transformers_version", "5.30.0"},
+                 {"attention_dropout", 0.0},
+                 {"initializer_range", 0.02},
+                 {"use_cache", true},
+                 {"bos_token_id", 1},
+                 {"eos_token_id", 2}});
+  config.update(more);
+  return config;
+}
+
+TEST(Architecture, UnknownOnesAreToldWhatTheyResemble) {
+  const std::string begin =
+      "config.json: architectures: ChattyMoeForCausalLM is not supported: wideep does not know how "
+      "it computes; its keys are most like those of ";
+  const std::string end = "; docs/models.md#adding-a-family says how one is added";
+  EXPECT_EQ(complaint(unknown(golden_json("qwen3_gqa"),
+                              {{"expert_noise", 0.5}, {"attention_gate_rank", 16}})),
+            begin + "qwen3_moe, which reads all but attention_gate_rank, expert_noise" + end);
+  json groups = golden_json("deepseek_groups");
+  groups.update({{"scoring_func", "sigmoid"}, {"topk_method", "noaux_tc"}});
+  EXPECT_EQ(complaint(unknown(groups, {{"hc_mult", 4}, {"swiglu_limit", 10.0}})),
+            begin + "deepseek_v3, which reads all but hc_mult, swiglu_limit" + end);
+  EXPECT_EQ(complaint(unknown(groups, json::object())),
+            begin + "deepseek_v3, which reads all of them" + end);
+  EXPECT_EQ(complaint(unknown(small_json("qwen3_next"), {{"state_mixing", "full"}})),
+            begin + "qwen3_next, which reads all but state_mixing" + end);
+  json many = groups;
+  for (int i = 0; i < 9; ++i) many["new_key_" + std::to_string(i)] = i;
+  EXPECT_THAT(complaint(unknown(many, json::object())),
+              HasSubstr("new_key_6, new_key_7 and 1 more; docs"));
+  // Values that no family takes, a text model within, a dense one.
+  EXPECT_THAT(complaint(unknown(groups, {{"n_group", "four"}, {"hidden_size", -3}})),
+              HasSubstr(", which reads all of them; docs"));
+  const json wrapped = {{"architectures", {"ChattyMoeForCausalLM"}},
+                        {"text_config", unknown(groups, {{"hc_mult", 4}})}};
+  EXPECT_EQ(complaint(wrapped), begin + "deepseek_v3, which reads all but hc_mult" + end);
+  EXPECT_THAT(complaint(unknown(small_json("qwen3"), {{"soft_cap", 9.0}})),
+              AllOf(HasSubstr("serves Llama, Mistral, Qwen2 and Qwen3; its keys are most like "),
+                    HasSubstr(", which reads all but soft_cap; docs")));
+  EXPECT_EQ(complaint(unknown(groups, {{"line\nbreak", 1}})).find('\n'), std::string::npos);
+}
+
+// Each family resembles itself, or one that reads the same keys.
+TEST(Architecture, TheNearestFamilyReadsAllKeysOfAKnownOne) {
+  for (const std::string& family : small_families()) {
+    const auto document = formats::JsonDocument::parse(small_json(family).dump(), "config.json");
+    ASSERT_TRUE(document.ok());
+    const auto nearest = nearest_family(document->root(), parse(small_json(family))->has_experts());
+    ASSERT_TRUE(nearest) << family;
+    EXPECT_THAT(nearest->unread, testing::IsEmpty()) << family;
+    EXPECT_TRUE(document->status().ok());
+  }
 }
 
 }  // namespace

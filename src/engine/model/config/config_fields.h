@@ -72,8 +72,11 @@ int usable_positions(const formats::JsonObject& root, int positions);
 std::vector<std::string> read_layer_words(const formats::JsonObject& root, std::string_view key,
                                           int num_layers);
 
-// Adds a line to config->notes that names the keys of the object that nothing has asked for and
-// that are not known to be without effect on the result. file: for the line.
+// The keys of the object that nothing has asked for and that are not known to be without effect on
+// the result, printable.
+std::vector<std::string> unknown_keys(const formats::JsonObject& root);
+
+// Adds a line to config->notes that names the unknown keys. file: for the line.
 void note_unknown_keys(const formats::JsonObject& root, const std::string& file,
                        ModelConfig* config);
 

@@ -112,12 +112,17 @@ bool is_harmless(std::string_view key) {
 
 }  // namespace
 
-void note_unknown_keys(const formats::JsonObject& root, const std::string& file,
-                       ModelConfig* config) {
+std::vector<std::string> unknown_keys(const formats::JsonObject& root) {
   std::vector<std::string> unknown;
   for (const std::string& key : root.unasked_keys()) {
     if (!is_harmless(key)) unknown.push_back(base::printable(key));
   }
+  return unknown;
+}
+
+void note_unknown_keys(const formats::JsonObject& root, const std::string& file,
+                       ModelConfig* config) {
+  const std::vector<std::string> unknown = unknown_keys(root);
   if (unknown.empty()) return;
   config->notes.push_back(fmt::format("{}: unknown key{} without effect: {}", file,
                                       unknown.size() == 1 ? "" : "s", fmt::join(unknown, ", ")));

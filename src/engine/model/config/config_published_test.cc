@@ -8,6 +8,7 @@
 
 #include "model/config/config.h"
 #include "model/config/config_testing.h"
+#include "model/config/nearest_family.h"
 
 namespace wideep::model {
 namespace {
@@ -252,6 +253,21 @@ TEST_F(PublishedConfig, KimiK25) {
   EXPECT_EQ(config.rope.factor, 64.0);
   EXPECT_EQ(config.routing.num_experts, 384);
   EXPECT_FALSE(config.tie_word_embeddings);
+}
+
+// Under names that nobody knows, the published files resemble their own families, or one that reads
+// the same keys.
+TEST_F(PublishedConfig, AllResembleAFamily) {
+  for (const auto& file : std::filesystem::directory_iterator(dir_)) {
+    json config = read_json(file.path().string());
+    if (config["model_type"] == "deepseek_v4") continue;
+    config.update({{"architectures", {"ChattyForCausalLM"}}, {"model_type", "chatty"}});
+    const auto document = formats::JsonDocument::parse(config.dump(), "config.json");
+    ASSERT_TRUE(document.ok());
+    const auto nearest = nearest_family(document->root(), true);
+    ASSERT_TRUE(nearest) << file.path();
+    EXPECT_THAT(nearest->unread, testing::IsEmpty()) << file.path();
+  }
 }
 
 TEST_F(PublishedConfig, DeepseekV4IsRefusedByName) {

@@ -493,6 +493,9 @@ TEST(ModelConfig, SurvivesAnyValueOfAnyKey) {
         config[key] = other;
         const std::string message = complaint(config);
         EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+        // All families' readers see the values of an unknown one (nearest_family.h).
+        config.update({{"architectures", {"ChattyForCausalLM"}}, {"model_type", "chatty"}});
+        EXPECT_THAT(complaint(config), HasSubstr("docs/models.md#adding-a-family"));
       }
     }
   }
