@@ -22,6 +22,7 @@
 #include "fault_load.h"
 #include "group/fault_drill.h"
 #include "http/http_client_testing.h"
+#include "random_model.h"
 
 namespace wideep::tests {
 namespace {
@@ -64,20 +65,28 @@ struct Drill {
 };
 void PrintTo(const Drill& drill, std::ostream* out) { *out << drill.steps; }
 
-class FaultDrills : public ::testing::TestWithParam<Drill> {};
+// While ranks die at these steps, a server with these arguments gives the same replies as one with
+// `alone` that nothing happens to.
+struct Drilled {
+  std::string model;
+  std::vector<std::string> alone, arguments;
+  std::string steps;
+  int ranks = 4;
+};
 
-// The first kill, of a rank that computes, leads to the steps at which the next ones come.
-TEST_P(FaultDrills, NobodyNotices) {
+void expect_nobody_notices(const Drilled& drilled) {
   FaultLoad load({.num_requests = 10, .num_clients = 6, .max_tokens = 40});
   {
-    const Server undisturbed(small_model(), kFourRanks);
+    const Server undisturbed(drilled.model, drilled.alone);
     ASSERT_GT(undisturbed.port(), 0);
     load.learn(undisturbed.port());
     ASSERT_THAT(load.problems(), IsEmpty());
   }
-  Server server(CommandOptions{.arguments = {"serve", "--model", small_model(), "--port", "0",
-                                             "--served-model-name", "m", "--ranks", "4"},
-                               .environment = {{"WIDEEP_FAULT_DRILL", GetParam().steps}}});
+  std::vector<std::string> arguments = {
+      "serve", "--model", drilled.model, "--port", "0", "--served-model-name", "m"};
+  arguments.insert(arguments.end(), drilled.arguments.begin(), drilled.arguments.end());
+  Server server(CommandOptions{.arguments = arguments,
+                               .environment = {{"WIDEEP_FAULT_DRILL", drilled.steps}}});
   ASSERT_GT(server.port(), 0) << server.command().err();
   load.start(server.port());
   const auto deaths = [&] {
@@ -88,16 +97,40 @@ TEST_P(FaultDrills, NobodyNotices) {
     }
     return count;
   };
-  const std::string steps = GetParam().steps;
-  const auto wanted = 1 + static_cast<size_t>(std::ranges::count(steps, ','));
+  const auto wanted = 1 + static_cast<size_t>(std::ranges::count(drilled.steps, ','));
   EXPECT_TRUE(wait_until([&] { return deaths() >= wanted; }, 30s * kSlowdown))
       << server.command().err();
   std::this_thread::sleep_for(300ms);
-  expect_all_active(server, 4);
+  expect_all_active(server, drilled.ranks);
   load.stop();
   EXPECT_THAT(load.problems(), IsEmpty()) << server.command().err();
   EXPECT_GT(load.num_replies(), 0);
   expect_clean_end(server);
+}
+
+class FaultDrills : public ::testing::TestWithParam<Drill> {};
+
+// The first kill, of a rank that computes, leads to the steps at which the next ones come.
+TEST_P(FaultDrills, NobodyNotices) {
+  expect_nobody_notices({.model = small_model(),
+                         .alone = kFourRanks,
+                         .arguments = kFourRanks,
+                         .steps = GetParam().steps});
+}
+
+// Each rank has a part of every state; the replies are those of one rank.
+TEST(CommandFaults, RanksThatDivideStatesLoseNone) {
+  const base::ScratchDirectory model, files;
+  write_random_model_like(model.path(), "qwen3_next_plain");
+  for (const char* parallel :
+       {"tensor_parallel_size: 2\nenable_attention_dp: false\n", "context_parallel_size: 2\n"}) {
+    std::ofstream(files.file("config.yaml")) << parallel;
+    expect_nobody_notices({.model = model.path(),
+                           .alone = {},
+                           .arguments = {"--config", files.file("config.yaml")},
+                           .steps = "agreed:60,agreed:90",
+                           .ranks = 2});
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(

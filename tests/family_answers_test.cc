@@ -50,6 +50,20 @@ std::vector<Layout> dense_layouts() {
   };
 }
 
+// Of models with states, whose units are divided by tensor and context parallelism: also among more
+// ranks than there are units.
+std::vector<Layout> state_layouts() {
+  return {
+      {"tp 4, online", sizes_of(4, 1, 1), false, true},
+      {"tp 4, etp 2, chunks of 19", sizes_of(4, 1, 1, 2), false, false, 19},
+      {"tp 2, pp 2, chunks of 33", sizes_of(2, 2, 1), false, false, 33},
+      {"cp 3, chunks of 70", sizes_of(1, 1, 3), false, false, 70},
+      {"cp 2, pp 2", sizes_of(1, 2, 2)},
+      {"attention dp 2, cp 2, online", sizes_of(2, 1, 2), true, true},
+      {"cp 2, tp 2, pp 2", sizes_of(2, 2, 2)},
+  };
+}
+
 class FamilyAnswers : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -92,6 +106,7 @@ TEST_P(FamilyAnswers, AreTheSameBitsForEveryParallelism) {
   EXPECT_NE(expected[0], expected[1]);
   std::vector<Layout> all = layouts();
   if (!config_.has_experts()) std::ranges::copy(dense_layouts(), std::back_inserter(all));
+  if (config_.has_state()) std::ranges::copy(state_layouts(), std::back_inserter(all));
   size_t number = 0;
   for (const Layout& each : all) {
     if (base::kSanitized && ++number % 3 != 0) continue;

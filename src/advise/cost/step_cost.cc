@@ -115,6 +115,17 @@ double StepCost::meeting_seconds(const StepShape& batch, int layer) const {
   return link.latency + positions * kv_bytes_[static_cast<size_t>(layer)] / link.bandwidth;
 }
 
+// Every rank gives the rows of its tokens to the others, which advance their parts of the states,
+// and takes back what these put out, about as wide (model/parts/state_mixer.h).
+double StepCost::state_meeting_seconds(double tokens) const {
+  const int ranks = layout_.context;
+  if (ranks == 1) return 0.0;
+  const Link& link = link_between(hardware_, ranks * layout_.tensor_ranks());
+  if (hardware_.divisible && hardware_.nodes == 1) return 2.0 * link.latency;
+  const double bytes = 2.0 * tokens * config_.hidden_size * sizeof(float) * (ranks - 1);
+  return 2.0 * link.latency + bytes / link.bandwidth;
+}
+
 void StepCost::add_experts(const Hardware& hardware, const PlacedLayer& placed,
                            const LayerTokens& tokens, Rank rank, RankTime* time) const {
   const ExpertShape shape{.hidden = config_.hidden_size,
@@ -216,7 +227,8 @@ StepTime StepCost::layer_time(const Hardware& hardware, int layer, const StepSha
     time.dense = product_seconds(hardware, own, layout_.format, mlp);
   }
   time.joint = 2.0 * all_reduce_seconds(tokens);
-  if (config_.is_cached(layer)) time.joint += meeting_seconds(batch, layer);
+  time.joint +=
+      config_.is_cached(layer) ? meeting_seconds(batch, layer) : state_meeting_seconds(tokens);
   return time;
 }
 

@@ -91,6 +91,8 @@ class StepCost {
   double slices_seconds(double rows) const;  // rows: (token, expert) pairs of a rank
   double all_reduce_seconds(double tokens) const;
   double meeting_seconds(const model::StepShape& batch, int layer) const;
+  // The same in a layer that keeps states.
+  double state_meeting_seconds(double tokens) const;
 
   // Bytes that all ranks read in an iteration.
   double working_set(const model::StepShape& batch, double all_tokens) const;

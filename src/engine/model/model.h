@@ -103,7 +103,8 @@ class Model {
         compute_(compute),
         moe_(moe),
         layers_(layers),
-        states_(config, layers),
+        states_(config, layers,
+                StatePart::of_rank(group.rank(), group.size(), context.rank(), context.size())),
         group_(std::move(group)),
         context_(std::move(context)),
         heads_(std::move(heads)) {}

@@ -97,11 +97,12 @@ uint64_t dense_weight_bytes(const ModelConfig& config, const ModelForms& forms, 
 }
 
 uint64_t working_row_bytes(const ModelConfig& config, const ModelForms& forms,
-                           const ep::DispatchShape& shape, LayerRange layers) {
+                           const ep::DispatchShape& shape, LayerRange layers, int sharing) {
   const Dtype shared_input = travels_plain(config, forms, shape) ? forms.row_dtype : Dtype::kF32;
   uint64_t mixer = 0, dense = 0, shared = 0;
   for (int layer = layers.first; layer < layers.last; ++layer) {
-    mixer = std::max(mixer, mixer_row_bytes(config, forms, layer));
+    const auto rows = static_cast<uint64_t>(config.is_cached(layer) ? 1 : sharing);
+    mixer = std::max(mixer, rows * mixer_row_bytes(config, forms, layer));
     const MatrixForm form = forms.of(layer, TensorUse::kMlp);
     if (!config.is_moe(layer) || config.dense_beside_experts) {
       dense = std::max(dense, mlp_row_bytes(form, config.hidden_size,

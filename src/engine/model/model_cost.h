@@ -20,7 +20,10 @@ uint64_t dense_weight_bytes(const ModelConfig& config, const ModelForms& forms,
 
 // Bytes of a token's intermediate results. Layers run one at a time and share each buffer, so its
 // size is that of the largest layer. A test compares the sum with what a forward pass allocates.
+// sharing: the ranks that share sequences; for a token of its own, a rank has one of each of them
+// where layers keep states.
 uint64_t working_row_bytes(const ModelConfig& config, const ModelForms& forms,
-                           const ep::DispatchShape& shape, parallel::LayerRange layers);
+                           const ep::DispatchShape& shape, parallel::LayerRange layers,
+                           int sharing = 1);
 
 }  // namespace wideep::model

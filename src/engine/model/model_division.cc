@@ -52,16 +52,6 @@ Status check_parts(const parallel::ParallelConfig& settings, const ModelConfig& 
     return invalid_input(
         fmt::format("{}: {}: expected 1 for {}, found {}", settings.name, key, reason, found));
   };
-  const std::string states = fmt::format(
-      "a model of {}, some of whose layers keep a state per sequence that ranks do not divide",
-      config.family);
-  if (config.has_state() && settings.sizes.cp > 1) {
-    return refuse("context_parallel_size", settings.sizes.cp, states);
-  }
-  if (config.has_state() && settings.sizes.tp > 1 && !settings.enable_attention_dp) {
-    return refuse("tensor_parallel_size", settings.sizes.tp,
-                  states + " (or enable_attention_dp: true)");
-  }
   if (config.num_prediction_layers > 0 && settings.sizes.cp > 1) {
     return refuse(
         "context_parallel_size", settings.sizes.cp,

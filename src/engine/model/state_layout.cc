@@ -1,33 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/state_layout.h"
 
+#include "base/check.h"
+#include "ep/chunks.h"
 #include "model/parts/part_cost.h"
 
 namespace wideep::model {
 
-size_t state_bytes(const ModelConfig& config, int layer) {
-  return sizeof(float) * static_cast<size_t>(mixer_cost(config, layer).state_floats);
-}
-
-StateLayout::StateLayout(const ModelConfig& config, parallel::LayerRange layers) {
-  std::vector<size_t> bytes;
+StateLayout::StateLayout(const ModelConfig& config, parallel::LayerRange layers, StatePart part)
+    : first_(layers.first), part_(part), begin_{0} {
   for (int layer = layers.first; layer < layers.last; ++layer) {
-    bytes.push_back(state_bytes(config, layer));
+    const StateUnits units = mixer_cost(config, layer).units;
+    WIDEEP_CHECK_EQ(units.unit_floats, in_cache_lines(units.unit_floats));
+    const int64_t floats = int64_t{units.rows} * own(units.units).count * units.unit_floats;
+    begin_.push_back(begin_.back() + static_cast<size_t>(floats) * sizeof(float));
   }
-  *this = of_layer_bytes(layers, bytes);
 }
 
-StateLayout StateLayout::of_layer_bytes(parallel::LayerRange layers,
-                                        std::span<const size_t> bytes) {
-  constexpr size_t kAlignment = 64;
-  StateLayout layout;
-  layout.first_ = layers.first;
-  layout.begin_.push_back(0);
-  for (const size_t each : bytes) {
-    layout.begin_.push_back(layout.begin_.back() +
-                            (each + kAlignment - 1) / kAlignment * kAlignment);
-  }
-  return layout;
+UnitRange units_of_part(int units, StatePart part) {
+  const ep::TokenRange range = ep::chunk_of(units, part.index, part.count);
+  return {.first = range.begin, .count = range.size};
 }
 
 }  // namespace wideep::model

@@ -45,6 +45,10 @@ MemoryPlan plan_stage(const PlannedModel& planned, LayerRange layers) {
   const uint64_t slots = uint64_t(shape.slots_per_rank) * static_cast<uint64_t>(moe);
   const auto shards = shard_layout(config, shape, planned.forms.row_dtype);
   const model::KvLayout kv(config, planned.cache, layers, joint ? shape.ep_size : 1);
+  // Which one of the ranks that share sequences has for all of them.
+  const uint64_t context =
+      planned.context && config.has_state() ? planned.context->bytes() / planned.num_groups : 0;
+  const int parts = (joint ? shape.ep_size : 1) * planned.num_groups;  // of a state
   return {.num_ranks = shape.ep_size,
           .num_groups = planned.num_groups,
           .turn_pages = planned.turn_pages,
@@ -52,14 +56,14 @@ MemoryPlan plan_stage(const PlannedModel& planned, LayerRange layers) {
           .slots_per_rank =
               slots * model::experts_shape(config, planned.forms, shape.num_slices).record_bytes(),
           .symmetric_memory_per_rank =
-              ep::BufferLayout(shape).segment_bytes() + planned.pipeline.bytes(),
+              ep::BufferLayout(shape).segment_bytes() + planned.pipeline.bytes() + context,
           .joint_memory = joint ? joint->bytes() : 0,
           .shard_memory = shards ? uint64_t(shape.num_owners()) * shards->bytes() : 0,
           .working_memory_per_rank =
               static_cast<uint64_t>(joint ? joint->max_tokens : shape.max_tokens) *
-              model::working_row_bytes(config, planned.forms, shape, layers),
+              model::working_row_bytes(config, planned.forms, shape, layers, planned.num_groups),
           .kv_page_bytes = kv.page_bytes(),
-          .state_bytes = model::StateLayout(config, layers).bytes()};
+          .state_bytes = largest_state_part(config, layers, parts).bytes()};
 }
 
 }  // namespace

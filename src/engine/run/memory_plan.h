@@ -73,6 +73,8 @@ struct PlannedModel {
   Dtype cache = Dtype::kBf16;
   // The buffers of ranks that compute all batches together; each then caches a part of the heads.
   std::optional<model::JointLayout> joint = std::nullopt;
+  // Those of ranks that share sequences (num_groups).
+  std::optional<model::JointLayout> context = std::nullopt;
   engine::PipelineLayout pipeline = {};
   int num_groups = 1;
   int turn_pages = 1;

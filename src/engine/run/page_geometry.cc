@@ -18,6 +18,7 @@
 #include "base/try.h"
 #include "kernels/kv_page.h"
 #include "model/model_division.h"
+#include "model/parts/part_cost.h"
 #include "model/state_layout.h"
 
 namespace wideep::run {
@@ -33,9 +34,32 @@ store::Part pieces(uint64_t first, uint64_t length, uint64_t stride, uint64_t co
   return {.first = first, .length = length, .stride = stride, .count = count};
 }
 
-store::Part part_of_state(const model::ModelConfig& config, parallel::LayerRange layers) {
-  const uint64_t bytes = model::StateLayout(config, layers).bytes();
-  return pieces(model::StateLayout(config, {0, layers.first}).bytes(), bytes, bytes, 1);
+// Of a layer's state and of the rank's units in it. All layers that keep a state have equal ones.
+Result<store::Part> part_of_state(const model::ModelConfig& config, parallel::LayerRange layers,
+                                  model::StatePart part) {
+  model::StateUnits units;
+  uint64_t before = 0, rows = 0;  // of layers with a state
+  for (int layer = 0; layer < config.num_all_layers(); ++layer) {
+    const model::StateUnits each = model::mixer_cost(config, layer).units;
+    if (each.units == 0) continue;
+    if (units.units > 0 && units != each && part.count > 1) {
+      return invalid_input(
+          "the prompt cache: ranks divide states of two kinds of layers: set enable_attention_dp: "
+          "true and context_parallel_size: 1, or leave out the places where prompts are kept");
+    }
+    units = each;
+    if (layer < layers.first) before += static_cast<uint64_t>(each.rows);
+    if (layers.contains(layer)) rows += static_cast<uint64_t>(each.rows);
+  }
+  if (part.count == 1) {
+    const uint64_t bytes = model::StateLayout(config, layers).bytes();
+    return pieces(model::StateLayout(config, {0, layers.first}).bytes(), bytes, bytes, 1);
+  }
+  const model::UnitRange own = model::StateLayout(config, layers, part).own(units.units);
+  const uint64_t bytes = sizeof(float) * static_cast<uint64_t>(units.unit_floats);
+  const uint64_t stride = static_cast<uint64_t>(units.units) * bytes;
+  return pieces(before * stride + static_cast<uint64_t>(own.first) * bytes,
+                static_cast<uint64_t>(own.count) * bytes, stride, rows);
 }
 
 // Where sums depend on which ranks there are, and which experts they have.
@@ -121,8 +145,8 @@ Result<PageGeometry> page_geometry(const RunPlan& plan, int rank, std::string re
   PageGeometry geometry{
       .record_class = std::move(record_class),
       .page_bytes = whole.page_bytes(),
-      .state_bytes = model::StateLayout(config, {0, config.num_all_layers()}).bytes(),
-      .state = part_of_state(config, layers)};
+      .state_bytes = model::StateLayout(config, {0, config.num_all_layers()}).bytes()};
+  WIDEEP_TRY_ASSIGN(geometry.state, part_of_state(config, layers, plan.state_part_of(rank)));
   WIDEEP_TRY_ASSIGN(geometry.page, part_of_page(whole, layers, heads));
   return geometry;
 }

@@ -7,7 +7,8 @@
 //            then the indexer's keys (model/kv_layout.h with all layers and heads)
 //   state    the layers that have one, in order (model/state_layout.h with all layers)
 //
-// A pipeline stage has some layers, a rank of a tensor group some heads of each. With more ranks
+// A pipeline stage has some layers, a rank of a tensor group some heads of each, and some units of
+// their states; of these a rank has some again if others share its sequences. With more ranks
 // than key-value heads several have the same head, and then the same part.
 //
 // Thread safety: plain values; pure functions.
@@ -39,7 +40,8 @@ struct PageGeometry {
 // where sums depend on that. Equal for copies of a checkpoint. Reads a sample of the weights.
 std::string record_class(const RunOptions& options, const RunInputs& inputs, const RunPlan& plan);
 
-// Errors (invalid input): as part_of_page(); heads that are some of several of different sizes.
+// Errors (invalid input): as part_of_page(); heads that are some of several of different sizes; ranks
+// divide states that differ from layer to layer.
 Result<PageGeometry> page_geometry(const RunPlan& plan, int rank, std::string record_class);
 
 // Of `whole`, a layout of all layers and heads, what these layers and heads are. Errors (invalid

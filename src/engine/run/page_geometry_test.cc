@@ -140,7 +140,8 @@ void expect_parts_are_the_whole(RandomDivision& division) {
     const Payload own = part_of(geometry.page, page);
     ASSERT_EQ(own, page_of_rank(plan, rank, page)) << "rank " << rank;
     ASSERT_EQ(geometry.state.bytes(),
-              model::StateLayout(plan.model.config, plan.layers_of(rank)).bytes());
+              model::StateLayout(plan.model.config, plan.layers_of(rank), plan.state_part_of(rank))
+                  .bytes());
     store::copy_overlap(geometry.page, own, store::Part::whole(pages.size()), pages);
     store::copy_overlap(geometry.state, part_of(geometry.state, state),
                         store::Part::whole(states.size()), states);

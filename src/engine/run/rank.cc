@@ -238,7 +238,7 @@ class Rank {
             &threads_),
         compute_(*run.inputs().kernels, threads_),
         kv_(config_, plan_.cache, layers_, plan_.joint ? plan_.mapping.sizes().tp : 1),
-        states_(config_, layers_),
+        states_(config_, layers_, plan_.state_part_of(seat.rank())),
         feed_(seat.commands(),
               plan_.joint ? std::nullopt : std::optional(seat.rank() % plan_.mapping.sizes().tp),
               // Where members may change, each rank has a pipe of its own.

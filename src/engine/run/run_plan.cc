@@ -104,14 +104,16 @@ double max_cache_bytes(const RunPlan& plan, const RunOptions& options,
          options.cache_share / plan.ranks_of_nodes[static_cast<size_t>(this_node(options))];
 }
 
-// Of a sequence, in all layers: an upper bound of what a stage's states take.
-uint64_t state_bytes(const model::ModelConfig& config) {
-  return model::StateLayout(config, {0, config.num_layers}).bytes();
+// Of a sequence on a rank, in all layers: an upper bound of what a stage's states take.
+uint64_t state_bytes(const RunPlan& plan, const ParallelConfig& parallel) {
+  const model::ModelConfig& config = plan.model.config;
+  const int parts = (parallel.shares_batches() ? parallel.sizes.tp : 1) * parallel.sizes.cp;
+  return model::largest_state_part(config, {0, config.num_layers}, parts).bytes();
 }
 
 Result<int> state_slots(const RunPlan& plan, const RunOptions& options,
                         const base::Machine& machine) {
-  const uint64_t bytes = state_bytes(plan.model.config);
+  const uint64_t bytes = state_bytes(plan, options.parallel);
   if (bytes == 0) return 0;
   if (options.state_slots) return *options.state_slots;
   const SchedulerLimits& limits = plan.limits;
@@ -140,7 +142,7 @@ int draft_slots(const RunPlan& plan, const RunOptions& options, const base::Mach
   const SchedulerLimits& limits = plan.limits;
   if (limits.state_slots == 0 || !plan.speculation.is_on()) return 0;
   const double max = max_cache_bytes(plan, options, machine) / 4 /
-                     static_cast<double>(state_bytes(plan.model.config));
+                     static_cast<double>(state_bytes(plan, options.parallel));
   const int running = std::min(limits.max_batch_size * limits.micro_batches, limits.state_slots);
   return static_cast<int>(
       std::min(max, static_cast<double>(running) * plan.speculation.max_draft_len));
@@ -157,7 +159,7 @@ Result<int> pages_that_fit(const RunPlan& plan, const RunOptions& options,
                            parallel.shares_batches() ? parallel.sizes.tp : 1);
   const uint64_t bytes = machine.usable_memory_bytes();
   const double states = static_cast<double>(limits.state_slots + limits.draft_slots) *
-                        static_cast<double>(state_bytes(plan.model.config));
+                        static_cast<double>(state_bytes(plan, options.parallel));
   const double max =
       (max_cache_bytes(plan, options, machine) - states) / static_cast<double>(kv.page_bytes());
   const int longest = engine::max_pages_of_rank(engine::pages_for(plan.max_sequence),
@@ -273,11 +275,14 @@ SegmentPlan plan_segment(const RunPlan& plan, bool keeps_ranks) {
                       .pipeline = whole_memory_pages(plan.pipeline.bytes()),
                       .heads = plan.heads ? plan.heads->bytes() : 0};
   if (!plan.context) return segment;
-  // Segments of all ranks are equally large, and the first stage has the most layers.
-  const model::KvLayout kv(plan.model.config, plan.cache, plan.layers_of(0),
-                           plan.joint ? plan.mapping.sizes().tp : 1);
   segment.logits = plan.context->bytes();
-  segment.cache = kv.page_bytes() * static_cast<size_t>(plan.limits.max_pages);
+  // Segments of all ranks are equally large, and stages have more or fewer layers with a cache.
+  for (int stage = 0; stage < plan.mapping.sizes().pp; ++stage) {
+    const model::KvLayout kv(plan.model.config, plan.cache, plan.layers_of_stage(stage),
+                             plan.joint ? plan.mapping.sizes().tp : 1);
+    segment.cache =
+        std::max(segment.cache, kv.page_bytes() * static_cast<size_t>(plan.limits.max_pages));
+  }
   return segment;
 }
 
@@ -438,7 +443,9 @@ Result<RunPlan> plan_as_set(const ModelFacts& model, const RunOptions& options,
   plan.pipeline = pipeline_layout(parallel, config, tokens, batch, drafts);
   WIDEEP_TRY_ASSIGN(plan.dispatch, plan_dispatch(plan, options));
   plan.shards = shard_layout(config, plan.dispatch, plan.moe.row_dtype);
-  if (parallel.sizes.cp > 1) plan.context = model::JointLayout::of_context(config, logits);
+  if (parallel.sizes.cp > 1) {
+    plan.context = model::JointLayout::of_context(config, tokens, logits);
+  }
   if (is_chain) plan.shared_head_ranks = shared_head_ranks(options);
   if (plan.shared_head_ranks > 1) {
     plan.heads = model::JointLayout::of_heads(config, parallel.sizes.tp, batch);
@@ -451,6 +458,7 @@ Result<RunPlan> plan_as_set(const ModelFacts& model, const RunOptions& options,
                              .forms = model.forms,
                              .cache = plan.cache,
                              .joint = plan.joint,
+                             .context = plan.context,
                              .pipeline = plan.pipeline,
                              .num_groups = plan.mapping.sizes().cp,
                              .turn_pages = plan.limits.turn_pages});

@@ -16,6 +16,7 @@
 #include "base/machine.h"
 #include "model/model_division.h"
 #include "model/model_forms.h"
+#include "model/state_layout.h"
 #include "parallel/mapping.h"
 #include "recordings/statistics_writer.h"
 #include "run/layouts.h"
@@ -107,6 +108,13 @@ struct RunPlan {
   }
   parallel::LayerRange layers_of(int rank) const {
     return layers_of_stage(mapping.coordinates(rank).pp_rank);
+  }
+  // The part of every state that a rank keeps.
+  model::StatePart state_part_of(int rank) const {
+    const parallel::Coordinates at = mapping.coordinates(rank);
+    const parallel::ParallelSizes& sizes = mapping.sizes();
+    return joint ? model::StatePart::of_rank(at.tp_rank, sizes.tp, at.cp_rank, sizes.cp)
+                 : model::StatePart::of_rank(0, 1, at.cp_rank, sizes.cp);
   }
   // The smallest memory in bytes that all ranks need on one machine: with this cache per rank, or
   // for nullopt with one page per rank; with the state of one sequence per rank, and the host cache.

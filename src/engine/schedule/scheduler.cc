@@ -416,14 +416,24 @@ void Scheduler::add_tokens(Sequence& sequence, int count, int drafts) {
   step_.first_row.push_back(step_.first_row.back() + 1 + drafts);
 }
 
-// Counts the token for the rank that holds its page, and adds it to the batch if that is this rank.
+// Counts the token for the rank that holds its page, and adds it to the batch if that is this rank;
+// its state in any case, since ranks that share sequences advance all states together.
 // The last token of a sequence, and each draft, yields the logits of the next one.
 void Scheduler::add_token(Sequence& sequence, int position) {
   const int rank = pages_.rank_of_page(sequence, position / kernels::kPageTokens);
   ++rank_tokens_[rank];
-  if (rank != place_.rank) return;
   model::Batch& batch = step_.batch;
   const int last = static_cast<int>(sequence.tokens.size()) - 1;
+  if (pages_.keeps_states()) {
+    if (rank == place_.rank && place_.size > 1) {
+      batch.step_rows.push_back(static_cast<int32_t>(batch.states.size()));
+    }
+    batch.states.push_back(pages_.state(sequence));
+    const int draft = position - last;  // the one that follows
+    const bool saves = draft >= 0 && draft < sequence.num_verifying;
+    batch.saved_states.push_back(saves ? pages_.state_before_draft(sequence, draft) : nullptr);
+  }
+  if (rank != place_.rank) return;
   if (position >= last) {
     batch.logit_rows.push_back(batch.num_tokens());
     step_.logit_places.push_back(step_.first_row.back() + position - last);
@@ -432,12 +442,6 @@ void Scheduler::add_token(Sequence& sequence, int position) {
   batch.positions.push_back(position);
   batch.prompt_lengths.push_back(sequence.prompt_length());
   batch.pages.push_back(&sequence.pages);
-  if (pages_.keeps_states()) {
-    batch.states.push_back(pages_.state(sequence));
-    const int draft = position - last;  // the one that follows
-    const bool saves = draft >= 0 && draft < sequence.num_verifying;
-    batch.saved_states.push_back(saves ? pages_.state_before_draft(sequence, draft) : nullptr);
-  }
   step_.owners.push_back(&sequence);
 }
 

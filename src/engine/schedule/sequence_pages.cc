@@ -43,7 +43,6 @@ SequencePages::SequencePages(const model::KvLayout& kv, size_t state_bytes,
       has_page_bytes_(kv.page_bytes() > 0),
       has_state_bytes_(state_bytes > 0) {
   if (!keeps_states()) return;
-  WIDEEP_CHECK_EQ(place.size, 1);
   cache_.on_forget([this](PageCache::Prefix prefix) { states_.drop(prefix); });
 }
 

@@ -43,8 +43,8 @@ namespace wideep::engine {
 
 class SequencePages {
  public:
-  // state_bytes: of a sequence on this rank. REQUIRES: the model keeps no states
-  // (limits.state_slots is 0), or no other rank shares its sequences.
+  // state_bytes: of a sequence on this rank, whose states have no other bytes than its own, also if
+  // other ranks share its sequences.
   SequencePages(const model::KvLayout& kv, size_t state_bytes, const SchedulerLimits& limits,
                 const ContextPlace& place);
   SequencePages(const SequencePages&) = delete;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A batch is cut three ways: into runs for the kernel, whose tokens have one role; into sequences,
-// whose states go token after token; and into pieces for writing the cache. Tasks are cut from runs
+// A batch is cut two ways: into runs for the kernel, whose tokens have one role, and into pieces
+// for writing the cache. The step, of which it may be a part, is cut into sequences, whose states
+// go token after token. Tasks are cut from runs
 // by tokens and heads, the longest first.
 //
 // A run says only where its tokens are; pages and arguments are gathered when a task runs, on its
@@ -20,6 +21,14 @@ using kernels::kPageTokens;
 constexpr int kPieceTokens = 16;  // divides kPageTokens: a piece lies in one page
 
 enum class Roles { kOne, kBoth };
+
+// The tokens of the step from `token` on that have its state.
+TokenRun sequence_from(const Batch& batch, int token) {
+  const auto first = batch.states.begin() + token;
+  const auto end = std::find_if(first, batch.states.end(),
+                                [&](const std::byte* state) { return state != *first; });
+  return {.first_token = token, .num_tokens = static_cast<int>(end - first)};
+}
 
 // The longest run that begins with `token`.
 TokenRun run_from(const Batch& batch, int token, Roles roles) {
@@ -66,9 +75,14 @@ void AttentionStep::start(const Batch& batch, int split, int num_kinds) {
       run.num_tokens = std::min(run.num_tokens, split - run.first_position);
     }
   }
-  for (int token = 0; token < batch.num_tokens(); token += sequences.back().num_tokens) {
-    sequences.push_back(run_from(batch, token, Roles::kBoth));
-    cut(sequences.back(), &pieces);
+  for (int token = 0; token < batch.num_tokens();) {
+    const TokenRun both = run_from(batch, token, Roles::kBoth);
+    cut(both, &pieces);
+    token += both.num_tokens;
+  }
+  const auto in_step = static_cast<int>(batch.states.size());
+  for (int token = 0; token < in_step; token += sequences.back().num_tokens) {
+    sequences.push_back(sequence_from(batch, token));
   }
 }
 

@@ -40,7 +40,9 @@ struct AttentionTask {
 // What all layers of an iteration share.
 struct AttentionStep {
   std::vector<TokenRun> runs;
-  std::vector<TokenRun> sequences;  // with any roles: all tokens of a sequence
+  // The tokens of each sequence in the step, whose states go token after token (Batch::states):
+  // only first_token, counted in the step, and num_tokens.
+  std::vector<TokenRun> sequences;
   // Consecutive tokens of a sequence with any roles, cut at every 16th position. Different threads
   // may write different pieces into the cache. They must not be smaller than a pair of positions:
   // writing an even position of a page also clears the odd one after it.

@@ -18,42 +18,71 @@
 #include <memory>
 #include <vector>
 
-#include "model/parts/mixer.h"
+#include "model/parts/part_cost.h"
+#include "model/parts/state_mixer.h"
 #include "weights/weight_loader.h"
 
 namespace wideep::model {
 
-class GatedDeltaNet : public Mixer {
+class GatedDeltaNet : public StateMixer {
  public:
   static Result<std::unique_ptr<Mixer>> load(const ModelConfig& config, int layer,
                                              const weights::WeightLoader& loader);
 
-  // REQUIRES: call.group is one rank, call.batch has states.
-  Result<const float*> forward(const MixerCall& call, const float* h) const override;
+ protected:
+  Output output() const override {
+    return {.units = units_.units,
+            .unit_columns = options_.value_width() / options_.num_key_heads,
+            .hidden_size = config_.hidden_size,
+            .matrix = o_.packed};
+  }
+  void advance(const MixerCall& call, const StateRows& rows) const override;
 
  private:
   GatedDeltaNet(const ModelConfig& config, int layer)
-      : config_(config), options_(config.delta_net), layer_(layer) {}
+      : config_(config),
+        options_(config.delta_net),
+        layer_(layer),
+        units_(delta_net_cost(config).units) {}
   Status load_projections(const weights::WeightLoader& loader, const std::string& prefix);
   Status load_convolution(const weights::WeightLoader& loader, const std::string& prefix);
 
-  // What the recurrence takes of each token.
+  // The heads of this rank, and where a unit of the state has what.
+  struct Heads {
+    int first_key = 0, num_keys = 0;
+    int first_value = 0, num_values = 0;
+    int group = 1;          // value heads of a key head
+    int unit_channels = 0;  // of the convolution
+    int unit_floats = 0;
+  };
+  Heads heads_of(const StateRows& rows) const;
+  // What the recurrence takes of each token. Only the columns of own heads are computed.
   struct Inputs {
     float* mixed = nullptr;  // [num_tokens, convolved_width] queries, keys, values
     float* z = nullptr;      // [num_tokens, value_width]
     float* beta = nullptr;   // [num_tokens, num_value_heads]; before prepare_heads(): b
     float* decay = nullptr;  // [num_tokens, num_value_heads]; before: a
   };
-  Inputs inputs(const MixerCall& call, const float* h) const;
-  Inputs separate(const MixerCall& call, const float* fused, const float* gates) const;
-  void convolve(const MixerCall& call, const Inputs& inputs) const;
-  void prepare_heads(const MixerCall& call, const Inputs& inputs) const;
-  void recur(const MixerCall& call, const Inputs& inputs, float* out) const;
-  void gate(const MixerCall& call, const Inputs& inputs, float* out) const;
+  // What all steps of a layer read.
+  struct Step {
+    const MixerCall& call;
+    const StateRows& rows;
+    Heads heads;
+    Inputs inputs;
+  };
+  Inputs inputs(const MixerCall& call, const StateRows& rows, const Heads& heads) const;
+  void project_fused(const MixerCall& call, const StateRows& rows, const Heads& heads,
+                     const Inputs& inputs) const;
+  void separate(const Step& step, const float* fused, const float* gates) const;
+  void convolve(const Step& step) const;
+  void prepare_heads(const Step& step) const;
+  void recur(const Step& step) const;
+  void gate(const Step& step) const;
 
   const ModelConfig& config_;
   const DeltaNetConfig& options_;
   int layer_;
+  StateUnits units_;  // of a key head and its value heads each
   // Fused: [2 · (key_width + value_width), hidden] and [2 · num_value_heads, hidden], grouped by
   // key head. Else qkv_ [convolved_width, hidden], z_ [value_width, hidden], b_ and a_
   // [num_value_heads, hidden].

@@ -31,10 +31,14 @@ PartCost delta_net_cost(const ModelConfig& config) {
   cost.operands = {{{TensorUse::kInput, uint64_t(hidden)},
                     {TensorUse::kGates, uint64_t(hidden)},
                     {TensorUse::kOutput, uint64_t(values)}}};
-  // The convolution's last inputs, then a matrix for each value head.
-  cost.state_floats =
-      int64_t{net.convolution_width - 1} * convolved + int64_t{heads} * net.key_dim * net.value_dim;
-  cost.state = 3 * cost.state_floats;  // the delta rule: Sᵀ k, the update, Sᵀ q
+  // Of each key head and its value heads: the convolution's last inputs, then a matrix for each
+  // value head.
+  const int group = heads / net.num_key_heads;
+  const int inputs_kept = (net.convolution_width - 1) * (convolved / net.num_key_heads);
+  const int unit = inputs_kept + group * net.key_dim * net.value_dim;
+  cost.units = {.rows = 1, .units = net.num_key_heads, .unit_floats = in_cache_lines(unit)};
+  // The delta rule: Sᵀ k, the update, Sᵀ q.
+  cost.state = int64_t{3} * net.num_key_heads * unit;
   return cost;
 }
 

@@ -20,13 +20,16 @@ PartCost mamba2_cost(const ModelConfig& config) {
   cost.vector("mamba.norm.weight", values);
   cost.matrix("mamba.out_proj.weight", hidden, values, TensorUse::kOutput);
   if (options.projection_bias) cost.vector("mamba.out_proj.bias", hidden);
-  cost.scratch_floats =
-      uint64_t(options.projected_width()) + uint64_t(heads) + uint64_t(values) + uint64_t(hidden);
+  cost.scratch_floats = uint64_t(options.projected_width()) + uint64_t(heads) +
+                        2 * uint64_t(values) + uint64_t(hidden);
   cost.operands = {{{TensorUse::kInput, uint64_t(hidden)}, {TensorUse::kOutput, uint64_t(values)}}};
-  // The convolution's last inputs, then a matrix for each head.
-  cost.state_floats = int64_t{options.convolution_width - 1} * convolved +
-                      int64_t{heads} * options.state_dim * options.head_dim;
-  cost.state = 2 * cost.state_floats;  // the update, Sᵀ c
+  // Of each head: the last inputs of its convolution, b and c of its group among them, then its
+  // matrix.
+  const int matrix = options.state_dim * options.head_dim;
+  const int unit =
+      (options.convolution_width - 1) * (options.head_dim + 2 * options.state_dim) + matrix;
+  cost.units = {.rows = 1, .units = heads, .unit_floats = in_cache_lines(unit)};
+  cost.state = int64_t{2} * heads * matrix;  // the update, Sᵀ c
   return cost;
 }
 

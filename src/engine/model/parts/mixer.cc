@@ -25,18 +25,35 @@ Status Mixer::meet_in_cache(const MixerCall& call, int layer) {
 
 Result<const float*> Mixer::project(const MixerCall& call, const kernels::PackedMatrix& o,
                                     const float* bias) {
+  const int own = o.k() / call.group.size();
+  return project(call, o, {.begin = own * call.group.rank(), .size = own}, bias);
+}
+
+Result<const float*> Mixer::project(const MixerCall& call, const kernels::PackedMatrix& o,
+                                    ColumnRange own, const float* bias) {
+  WIDEEP_TRY_ASSIGN(const float* heads, meet_heads(call, o, own));
+  return multiply(call, o, heads, bias);
+}
+
+Result<const float*> Mixer::meet_heads(const MixerCall& call, const kernels::PackedMatrix& o,
+                                       ColumnRange own) {
   const int num_tokens = call.batch.num_tokens();
   const float* heads =
       call.group.joint<float>(JointBuffer::kHeads, static_cast<size_t>(num_tokens) * o.k());
-  float* out =
-      call.group.joint<float>(JointBuffer::kOutput, static_cast<size_t>(num_tokens) * o.n());
-  // This rank has written the columns of its own heads, which are contiguous.
-  const size_t own = static_cast<size_t>(o.k() / call.group.size());
-  WIDEEP_TRY(call.group.meet({.first = heads + own * static_cast<size_t>(call.group.rank()),
-                              .width = own * sizeof(float),
+  const auto* first = reinterpret_cast<const std::byte*>(heads + own.begin);
+  WIDEEP_TRY(call.group.meet({.first = first,
+                              .width = static_cast<size_t>(own.size) * sizeof(float),
                               .stride = static_cast<size_t>(o.k()) * sizeof(float),
                               .rows = static_cast<size_t>(num_tokens)},
                              call.where.named("the mixer's heads")));
+  return heads;
+}
+
+Result<const float*> Mixer::multiply(const MixerCall& call, const kernels::PackedMatrix& o,
+                                     const float* heads, const float* bias) {
+  const int num_tokens = call.batch.num_tokens();
+  float* out =
+      call.group.joint<float>(JointBuffer::kOutput, static_cast<size_t>(num_tokens) * o.n());
   const Rows rows =
       call.compute.cast(o.shape, float_rows(heads, o.k(), num_tokens, o.k()), call.scratch.cast);
   const Product product{&o, out, static_cast<size_t>(o.n()), call.group.panels(o.shape), bias};

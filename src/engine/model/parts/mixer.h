@@ -2,7 +2,8 @@
 //
 // The first half of a layer: x += mixer(rms_norm(x)), which mixes the tokens of a sequence. Kinds
 // of attention (grouped_query_attention.h, latent_attention.h), gated delta nets
-// (gated_delta_net.h), Mamba-2 (mamba2.h) and short convolutions (short_convolution.h).
+// (gated_delta_net.h), Mamba-2 (mamba2.h) and short convolutions (short_convolution.h), which keep
+// states (state_mixer.h).
 //
 // Thread safety: weights are constant; everything else is used by one thread per rank.
 #pragma once
@@ -53,24 +54,21 @@ class Mixer {
   virtual Result<const float*> forward(const MixerCall& call, const float* h) const = 0;
 
  protected:
-  // Calls run(first, count, saved) for the parts of a sequence's tokens, of which the first has
-  // number 0: after each part the state is copied to `saved`; null: after the last part.
-  template <typename Run>
-  static void for_each_saved(const Batch& batch, const TokenRun& tokens, Run run) {
-    int first = 0;
-    for (int i = 0; i + 1 < tokens.num_tokens && !batch.saved_states.empty(); ++i) {
-      std::byte* saved = batch.saved_states[static_cast<size_t>(tokens.first_token + i)];
-      if (saved == nullptr) continue;
-      run(first, i + 1 - first, saved);
-      first = i + 1;
-    }
-    run(first, tokens.num_tokens - first, static_cast<std::byte*>(nullptr));
-  }
   // A barrier of call.context after the batch's keys and values are written. Afterwards the pages
   // of all its ranks can be read in place: they lie in shared memory.
   static Status meet_in_cache(const MixerCall& call, int layer);
+  // The two halves of project(): waits until all columns of kHeads are written, and multiplies rows
+  // [num_tokens, o.k()] that are equal on all ranks of the group.
+  static Result<const float*> meet_heads(const MixerCall& call, const kernels::PackedMatrix& o,
+                                         ColumnRange own);
+  static Result<const float*> multiply(const MixerCall& call, const kernels::PackedMatrix& o,
+                                       const float* heads, const float* bias);
   // The output projection: heads · oᵀ + bias (null: none), where heads, [num_tokens, o.k()], is
-  // what all ranks of the group have written to kHeads. Collective over call.group.
+  // what all ranks of the group have written to kHeads: this rank its `own` columns. Collective
+  // over call.group.
+  static Result<const float*> project(const MixerCall& call, const kernels::PackedMatrix& o,
+                                      ColumnRange own, const float* bias);
+  // The same with equally many columns of each rank.
   static Result<const float*> project(const MixerCall& call, const kernels::PackedMatrix& o,
                                       const float* bias = nullptr);
 };

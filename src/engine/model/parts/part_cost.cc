@@ -38,7 +38,6 @@ void PartCost::add(const PartCost& other) {
   operands.insert(operands.end(), other.operands.begin(), other.operands.end());
   vector_elements += other.vector_elements;
   scratch_floats += other.scratch_floats;
-  state_floats += other.state_floats;
   attended += other.attended;
   state += other.state;
 }

@@ -64,6 +64,17 @@ struct OperandRow {
   uint64_t width = 0;  // elements
 };
 
+// What a layer keeps of a sequence beside the cache, float32: a matrix whose columns are cut into
+// equal units. Ranks divide the units among them (state_layout.h); each has its own in all rows.
+struct StateUnits {
+  int rows = 1;
+  int units = 0;        // 0: it keeps no state
+  int unit_floats = 0;  // in a row; whole cache lines, see in_cache_lines()
+
+  bool operator==(const StateUnits&) const = default;
+};
+inline int in_cache_lines(int floats) { return (floats + 15) / 16 * 16; }
+
 struct PartCost {
   std::vector<ListedTensor> tensors;
   std::vector<PackedMatrices> matrices;
@@ -74,8 +85,7 @@ struct PartCost {
   uint64_t scratch_floats = 0;
   // One list for each buffer: the rows of a list are in it one after the other.
   std::vector<std::vector<OperandRow>> operands;
-  // Of a sequence, float32; 0: it keeps no state.
-  int64_t state_floats = 0;
+  StateUnits units;  // of a mixer
   // Multiply-adds: of a token for each position that it attends to, all heads together; and of a
   // token's step of the state.
   int64_t attended = 0;

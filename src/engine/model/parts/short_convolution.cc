@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/try.h"
 #include "model/model_forms.h"
@@ -47,36 +48,47 @@ Result<std::unique_ptr<Mixer>> ShortConvolution::load(const ModelConfig& config,
   return std::unique_ptr<Mixer>(std::move(part));
 }
 
+ShortConvolution::Output ShortConvolution::output() const {
+  return {.units = units_.units,
+          .unit_columns = units_.unit_floats,
+          .hidden_size = config_.hidden_size,
+          .matrix = out_.packed,
+          .bias = bias_of(out_bias_)};
+}
+
 // The tasks are ranges of channels of a sequence's tokens.
-Result<const float*> ShortConvolution::forward(const MixerCall& call, const float* h) const {
+void ShortConvolution::advance(const MixerCall& call, const StateRows& rows) const {
   const Compute& compute = call.compute;
-  const int num_tokens = call.batch.num_tokens(), hidden = config_.hidden_size;
-  if (num_tokens == 0) return h;
-  const auto stride = static_cast<size_t>(hidden) * 3;
-  float* gated = call.scratch.query.get<float>(static_cast<size_t>(num_tokens) * stride);
-  float* heads =
-      call.group.joint<float>(JointBuffer::kHeads, static_cast<size_t>(num_tokens) * hidden);
-  const Product product{&in_.packed, gated, stride, all_panels(in_.packed), bias_of(in_bias_)};
-  compute.matmul(
-      compute.cast(in_.packed.shape, float_rows(h, hidden, num_tokens, hidden), call.scratch.cast),
-      std::span(&product, 1));
-  const int tasks = (hidden + kChannelsPerTask - 1) / kChannelsPerTask;
-  const std::vector<TokenRun>& sequences = call.scratch.step.sequences;
-  const auto count = static_cast<int64_t>(sequences.size()) * tasks;
+  const int hidden = config_.hidden_size;
+  const int first_own = rows.own.first * units_.unit_floats;
+  const int num_own = std::min(rows.own.count * units_.unit_floats, hidden - first_own);
+  const auto kept = static_cast<size_t>(rows.own.count * units_.unit_floats);  // a row of the state
+  const auto width = static_cast<size_t>(hidden), stride = width * 3;
+  float* gated = call.scratch.query.get<float>(static_cast<size_t>(rows.num_tokens) * stride);
+  const std::array<Panels, 3> panels = panels_of_ranges<3>(
+      {{{first_own, num_own}, {hidden + first_own, num_own}, {2 * hidden + first_own, num_own}}});
+  std::array<Product, 3> products;
+  for (size_t i = 0; i < products.size(); ++i) {
+    products[i] = {&in_.packed, gated, stride, panels[i], bias_of(in_bias_)};
+  }
+  compute.matmul(compute.cast(in_.packed.shape, float_rows(rows.h, hidden, rows.num_tokens, hidden),
+                              call.scratch.cast),
+                 products);
+  const int tasks = (num_own + kChannelsPerTask - 1) / kChannelsPerTask;
+  const auto count = static_cast<int64_t>(rows.sequences.size()) * tasks;
   compute.pool().parallel_for(count, 1, [&](int64_t task, int64_t) {
-    const TokenRun& run = sequences[static_cast<size_t>(task / tasks)];
+    const TokenRun& run = rows.sequences[static_cast<size_t>(task / tasks)];
     const auto token = static_cast<size_t>(run.first_token);
-    const int channel = static_cast<int>(task % tasks) * kChannelsPerTask;
-    const int channels = std::min(kChannelsPerTask, hidden - channel);
+    const int own = static_cast<int>(task % tasks) * kChannelsPerTask, channel = first_own + own;
+    const int channels = std::min(kChannelsPerTask, num_own - own);
     float* first = gated + token * stride + channel;  // b, then c and x in the same row
-    float* out = heads + token * static_cast<size_t>(hidden) + channel;
+    float* out = rows.out + token * width + channel;
     for (int t = 0; t < run.num_tokens; ++t) {
       float* b = first + static_cast<size_t>(t) * stride;
       for (int i = 0; i < channels; ++i) b[i] *= b[2 * hidden + i];
     }
-    const auto width = static_cast<size_t>(hidden);
-    float* state = call.states.of_layer(call.batch.states[token], layer_) + channel;
-    for_each_saved(call.batch, run, [&](int begin, int tokens, std::byte* saved) {
+    float* state = call.states.of_layer(rows.states[token], layer_) + own;
+    for_each_saved(rows, run, [&](int begin, int tokens, std::byte* saved) {
       compute.kernels().convolve({.num_tokens = tokens,
                                   .num_channels = channels,
                                   .width = config_.convolution_width,
@@ -86,22 +98,21 @@ Result<const float*> ShortConvolution::forward(const MixerCall& call, const floa
                                   .weight_stride = width,
                                   .bias = bias_.empty() ? nullptr : bias_.data() + channel,
                                   .state = state,
-                                  .state_stride = width,
+                                  .state_stride = kept,
                                   .out = out + static_cast<size_t>(begin) * width,
                                   .out_stride = width});
       if (saved == nullptr) return;
-      float* copy = call.states.of_layer(saved, layer_) + channel;
+      float* copy = call.states.of_layer(saved, layer_) + own;
       for (int i = 0; i + 1 < config_.convolution_width; ++i) {
-        std::copy_n(state + i * width, channels, copy + i * width);
+        std::copy_n(state + i * kept, channels, copy + i * kept);
       }
     });
     for (int t = 0; t < run.num_tokens; ++t) {
       const float* c = first + static_cast<size_t>(t) * stride + hidden;
-      float* y = out + static_cast<size_t>(t) * hidden;
+      float* y = out + static_cast<size_t>(t) * width;
       for (int i = 0; i < channels; ++i) y[i] *= c[i];
     }
   });
-  return project(call, out_.packed, bias_of(out_bias_));
 }
 
 }  // namespace wideep::model

@@ -10,24 +10,28 @@
 #include <memory>
 #include <vector>
 
-#include "model/parts/mixer.h"
+#include "model/parts/part_cost.h"
+#include "model/parts/state_mixer.h"
 #include "weights/weight_loader.h"
 
 namespace wideep::model {
 
-class ShortConvolution : public Mixer {
+class ShortConvolution : public StateMixer {
  public:
   static Result<std::unique_ptr<Mixer>> load(const ModelConfig& config, int layer,
                                              const weights::WeightLoader& loader);
 
-  // REQUIRES: call.group is one rank, call.batch has states.
-  Result<const float*> forward(const MixerCall& call, const float* h) const override;
+ protected:
+  Output output() const override;
+  void advance(const MixerCall& call, const StateRows& rows) const override;
 
  private:
-  ShortConvolution(const ModelConfig& config, int layer) : config_(config), layer_(layer) {}
+  ShortConvolution(const ModelConfig& config, int layer)
+      : config_(config), layer_(layer), units_(convolution_cost(config).units) {}
 
   const ModelConfig& config_;
   int layer_;
+  StateUnits units_;                              // of some channels each
   weights::Matrix in_;                            // [3 × hidden, hidden]
   weights::Matrix out_;                           // [hidden, hidden]
   std::vector<float> convolution_;                // [width, hidden]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Of a short convolution (short_convolution.h).
+#include "kernels/packed_matrix.h"
 #include "model/parts/part_cost.h"
 
 namespace wideep::model {
@@ -18,10 +19,13 @@ PartCost convolution_cost(const ModelConfig& config) {
   }
   cost.scratch_floats = 5 * uint64_t(hidden);  // b, c and x, the convolved row, the output
   cost.operands = {{{TensorUse::kInput, uint64_t(hidden)}, {TensorUse::kOutput, uint64_t(hidden)}}};
-  cost.state_floats = int64_t{width - 1} * hidden;
+  // A row for each of the last inputs, whose channels are cut like the columns of a product.
+  cost.units = {.rows = width - 1,
+                .units = (hidden + kernels::kPanelWidth - 1) / kernels::kPanelWidth,
+                .unit_floats = kernels::kPanelWidth};
   // The convolution and both gates: at most three for each value of the state, if width is 3 or
   // more.
-  cost.state = 3 * cost.state_floats;
+  cost.state = int64_t{3} * (width - 1) * hidden;
   return cost;
 }
 

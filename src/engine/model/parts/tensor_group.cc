@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/trace.h"
+#include "model/parts/part_cost.h"
 
 namespace wideep::model {
 namespace {
@@ -19,6 +20,19 @@ constexpr size_t kAlignment = 4096;
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
+// What output projections read: the widest of all layers.
+int64_t heads_width(const ModelConfig& config) {
+  uint64_t width = 0;
+  for (int layer = 0; layer < config.num_all_layers(); ++layer) {
+    for (const std::vector<OperandRow>& buffer : mixer_cost(config, layer).operands) {
+      for (const OperandRow& row : buffer) {
+        if (row.use == TensorUse::kOutput) width = std::max(width, row.width);
+      }
+    }
+  }
+  return static_cast<int64_t>(width);
+}
+
 }  // namespace
 
 // Buffers are dimensioned for the larger of their uses: kInput also holds the rows of the LM head,
@@ -27,11 +41,12 @@ JointLayout::JointLayout(const ModelConfig& config, int64_t tokens, int64_t max_
     : max_tokens(tokens) {
   const int between = std::max(config.dense_intermediate_size, config.shared_intermediate_size);
   const int64_t rows = std::max(tokens, max_logit_rows);
-  const std::array<int64_t, static_cast<size_t>(JointBuffer::kCount)> elements = {
-      rows * config.hidden_size,          rows * config.heads_width(),
-      rows * config.hidden_size,          rows * between,
-      max_logit_rows * config.vocab_size,
-  };
+  set_elements({rows * config.hidden_size, rows * heads_width(config), rows * config.hidden_size,
+                rows * between, max_logit_rows * config.vocab_size});
+}
+
+void JointLayout::set_elements(
+    const std::array<int64_t, static_cast<size_t>(JointBuffer::kCount)>& elements) {
   for (size_t i = 0; i < elements.size(); ++i) {
     begin[i + 1] = begin[i] + aligned(static_cast<size_t>(elements[i]) * sizeof(float));
   }
@@ -48,11 +63,12 @@ JointLayout JointLayout::of_experts(const ModelConfig& config, Dtype row_dtype, 
   return layout;
 }
 
-JointLayout JointLayout::of_context(const ModelConfig& config, int64_t max_logit_rows) {
+JointLayout JointLayout::of_context(const ModelConfig& config, int64_t max_tokens,
+                                    int64_t max_logit_rows) {
   JointLayout layout;
-  // kLogits is the last buffer; all before it are empty.
-  layout.begin.back() =
-      aligned(static_cast<size_t>(max_logit_rows) * config.vocab_size * sizeof(float));
+  const int64_t rows = config.has_state() ? max_tokens : 0;
+  layout.set_elements({rows * config.hidden_size, rows * heads_width(config), 0, 0,
+                       max_logit_rows * config.vocab_size});
   return layout;
 }
 

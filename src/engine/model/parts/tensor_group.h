@@ -10,6 +10,7 @@
 //   what                          divided by     written to
 //   residual stream, norms        tokens         kInput
 //   q, k, v; attention            heads          kHeads
+//   states (state_mixer.h)        units          kHeads
 //   output projection, down       columns        kOutput
 //   gate and up                   columns        kBetween
 //   experts                       tokens, which dispatch sends to the experts' ranks
@@ -22,6 +23,7 @@
 // Thread safety: one thread per rank.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -53,8 +55,10 @@ struct JointLayout {
   // activations of at most max_rows rows.
   static JointLayout of_experts(const ModelConfig& config, Dtype row_dtype, int64_t max_rows);
 
-  // For ranks that share sequences (context parallelism): only kLogits.
-  static JointLayout of_context(const ModelConfig& config, int64_t max_logit_rows);
+  // For ranks that share sequences (context parallelism), of a step of at most max_tokens tokens on
+  // all of them: kLogits; if the model keeps states, also kInput and kHeads (state_mixer.h).
+  static JointLayout of_context(const ModelConfig& config, int64_t max_tokens,
+                                int64_t max_logit_rows);
 
   // For ranks with batches of their own that share the LM head (Model::predict()): kInput, the rows
   // of all ranks, at most max_rows of each; and kLogits, maxima.
@@ -64,6 +68,10 @@ struct JointLayout {
 
   int64_t max_tokens = 0;
   std::array<size_t, static_cast<size_t>(JointBuffer::kCount) + 1> begin = {};
+
+ private:
+  // float32 elements of each buffer.
+  void set_elements(const std::array<int64_t, static_cast<size_t>(JointBuffer::kCount)>& elements);
 };
 
 // The query heads that a rank computes, and the key-value heads that these read. Each key-value
@@ -86,6 +94,18 @@ struct ColumnRange {
   int begin = 0;
   int size = 0;
 };
+// The panels that contain the columns of each range, which ascend; no panel twice.
+template <size_t Count>
+std::array<Panels, Count> panels_of_ranges(const std::array<ColumnRange, Count>& ranges) {
+  std::array<Panels, Count> panels;
+  int last = 0;  // of the panels so far
+  for (size_t i = 0; i < Count; ++i) {
+    panels[i] = panels_of_columns(ranges[i].begin, ranges[i].size);
+    panels[i].first = std::max(panels[i].first, last);
+    last = panels[i].last = std::max(panels[i].last, panels[i].first);
+  }
+  return panels;
+}
 // The columns of a product of n columns that part `part` of `parts` computes: whole panels.
 ColumnRange columns_of_part(int n, int part, int parts);
 
