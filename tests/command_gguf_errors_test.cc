@@ -160,7 +160,7 @@ std::vector<Case> unknown_kinds() {
          options.left_out.insert("tokenizer.ggml.tokens");
          options.more = [](auto& b) { b.string("tokenizer.ggml.model", "bert"); };
        }),
-       {"tokenizer.ggml.model: expected gpt2 or llama, found bert"}},
+       {"tokenizer.ggml.model: expected gemma4, gpt2 or llama, found bert"}},
   };
 }
 
@@ -201,7 +201,9 @@ std::vector<Case> wrong_tokens() {
        {"bos_token_id: expected a token from 0 to 285, found 286"}},
       {"eos", with_integer("tokenizer.ggml.eos_token_id", 4000000000u), {"eos_token_id"}},
       {"scores", without("tokenizer.ggml.scores"), {"tokenizer.ggml.scores: missing"}},
-      {"none", without("tokenizer.ggml.tokens"), {"tokenizer.ggml.model: expected gpt2 or llama"}},
+      {"none",
+       without("tokenizer.ggml.tokens"),
+       {"tokenizer.ggml.model: expected gemma4, gpt2 or llama"}},
   };
 }
 

@@ -14,9 +14,12 @@ the format does not hold (llama.cpp computes the published models' for all), so 
 differ. --all says which were refused.
 """
 import argparse
+import json
 import logging
 import pathlib
+import shutil
 import sys
+import tempfile
 
 GOLDEN = pathlib.Path(__file__).parent
 MODELS = ["deepseek_groups", "deepseek_v2_groups", "deepseek_v32_groups", "deepseek_yarn",
@@ -26,6 +29,12 @@ MODELS = ["deepseek_groups", "deepseek_v2_groups", "deepseek_v32_groups", "deeps
           "granitemoehybrid_plain", "granitemoeshared_plain", "hunyuan_v1_moe_minimal",
           "hy_v3_published", "kimi_k2_plain", "lfm2_moe_plain", "llama4_published", "llama_bias",
           "llama_llama3", "llama_tied", "minimax_m2_plain", "mistral3_groups", "mistral_plain",
+          "ernie4_5_moe_interval", "ernie4_5_moe_published", "gemma4_text_dense",
+          "gemma4_text_plain", "glm4_moe_lite_plain",
+          "glm4_moe_norm_bias", "glm_moe_dsa_shared",
+          "gpt_oss_plain", "granitemoe_bias", "granitemoeshared_plain",
+          "hunyuan_v1_moe_minimal", "kimi_k2_plain", "lfm2_moe_plain", "llama4_published",
+          "llama_bias", "llama_llama3", "llama_tied", "minimax_m2_plain", "mistral_plain",
           "mixtral_plain", "olmoe_plain", "qwen2_moe_plain", "qwen2_tied", "qwen3_5_moe_plain",
           "qwen3_5_moe_square", "qwen3_bias", "qwen3_gqa", "qwen3_next_plain", "qwen3_next_square",
           "qwen3_plain", "solar_open_published", "solar_open_tied"]
@@ -82,6 +91,17 @@ def complete(config, model):
     return config
 
 
+def with_tokens(path, folder):
+    """A copy of a model with as many tokens as rows: Gemma's converter counts them."""
+    copy = pathlib.Path(folder) / path.name
+    shutil.copytree(path, copy)
+    config = json.loads((path / "config.json").read_text())
+    count = config.get("text_config", config)["vocab_size"]
+    tokens = {"model": {"vocab": {str(i): i for i in range(count)}}, "added_tokens": []}
+    (copy / "tokenizer.json").write_text(json.dumps(tokens))
+    return copy
+
+
 def convert(conversion, path, output, kind):
     import gguf
     import torch
@@ -135,7 +155,11 @@ def main():
     for name in options.models or (sorted(found) if options.all else MODELS):
         target = options.output / f"{name}.gguf"
         try:
-            convert(conversion, found[name], target, options.type)
+            with tempfile.TemporaryDirectory() as folder:
+                path = found[name]
+                if name.startswith("gemma4"):
+                    path = with_tokens(path, folder)
+                convert(conversion, path, target, options.type)
         except Exception as error:  # whatever the converter finds wrong
             if not options.all:
                 raise

@@ -4,9 +4,9 @@
 // tokenizer.json is written for `wideep quantize`. Both take the steps around the model from
 // pipeline(), which the readers of tokenizer.json understand, so that there is one reader of steps.
 //
-// Merges of a SentencePiece model are not in the file. They are all the ways to cut a token into
-// two others, ranked by its score; equal scores get equal ranks, so that the leftmost pair comes
-// first.
+// Gemma 4 has the steps of a SentencePiece model, with merges that the file lists. Those of other
+// SentencePiece models are not in the file. They are all the ways to cut a token into two others,
+// ranked by its score; equal scores get equal ranks, so that the leftmost pair comes first.
 #include "tokenizer/gguf_tokenizer.h"
 
 #include <fmt/format.h>
@@ -48,7 +48,8 @@ struct Merge {
 
 // What the metadata say.
 struct Content {
-  bool is_spm = false;
+  bool is_spm = false;        // llama and gemma4: characters, and bytes of those without a token
+  bool lists_merges = false;  // gpt2 and gemma4
   std::vector<std::string> tokens;
   std::vector<Kind> kinds;
   std::vector<Merge> merges;
@@ -65,14 +66,15 @@ class Reader {
   Result<Content> read() {
     Content content;
     WIDEEP_TRY_ASSIGN(const std::string model, text("model", ""));
-    content.is_spm = model == "llama";
-    if (model != "llama" && model != "gpt2") {
+    content.is_spm = model != "gpt2";
+    content.lists_merges = model != "llama";
+    if (model != "llama" && model != "gpt2" && model != "gemma4") {
       return error("model",
-                   fmt::format("expected gpt2 or llama, found {}; wideep computes no other",
+                   fmt::format("expected gemma4, gpt2 or llama, found {}; wideep computes no other",
                                model.empty() ? "none" : base::printable(model)));
     }
     WIDEEP_TRY(read_tokens(content));
-    WIDEEP_TRY(content.is_spm ? read_scores(content) : read_merges(content));
+    WIDEEP_TRY(content.lists_merges ? read_merges(content) : read_scores(content));
     if (!content.is_spm) WIDEEP_TRY(read_splits(content));
     return read_ends(std::move(content));
   }
@@ -239,7 +241,8 @@ class Reader {
 
   Result<Content> read_ends(Content content) {
     const size_t count = content.tokens.size();
-    WIDEEP_TRY_ASSIGN(content.adds_space, boolean("add_space_prefix", content.is_spm));
+    const bool is_llama = content.is_spm && !content.lists_merges;
+    WIDEEP_TRY_ASSIGN(content.adds_space, boolean("add_space_prefix", is_llama));
     WIDEEP_TRY_ASSIGN(const bool begins,
                       boolean("add_bos_token", content.is_spm || content.splits.begins));
     WIDEEP_TRY_ASSIGN(const bool ends, boolean("add_eos_token", false));

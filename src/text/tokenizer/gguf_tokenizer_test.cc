@@ -119,7 +119,8 @@ TEST(GgufTokenizer, BadInputIsOneLine) {
     return GgufBuilder().string("tokenizer.ggml.model", name);
   };
   using Type = GgufBuilder::Type;
-  EXPECT_THAT(error_of(GgufBuilder()), HasSubstr("tokenizer.ggml.model: expected gpt2 or llama"));
+  EXPECT_THAT(error_of(GgufBuilder()),
+              HasSubstr("tokenizer.ggml.model: expected gemma4, gpt2 or llama"));
   EXPECT_THAT(error_of(model("bert")), HasSubstr("found bert"));
   EXPECT_THAT(error_of(model("gpt2")), HasSubstr("tokens: expected a list of texts, found none"));
   EXPECT_THAT(error_of(model("gpt2").texts("tokenizer.ggml.tokens", {"a", "a"})),

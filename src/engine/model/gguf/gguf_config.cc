@@ -503,12 +503,90 @@ void read_qwen2(GgufKeys& keys) {
   keys.config.erase("attention_bias");  // always there
 }
 
+// ---- Gemma 4, with experts and without ----
+
+// The share of pairs that rotate in layers of full attention: the file has 1 for them, and a divisor
+// by which nothing is left of a frequency for the others, which come last. −1: other divisors.
+double rotating_share(const GgufKeys& keys) {
+  const tensor_files::GgufTensor* tensor = keys.tensor("rope_freqs.weight");
+  if (tensor == nullptr) return 1.0;
+  if (tensor->type != tensor_files::BlockType::kF32 || tensor->num_elements() == 0) return -1.0;
+  std::vector<float> divisors(static_cast<size_t>(tensor->num_elements()));
+  std::memcpy(divisors.data(), tensor->bytes.data(), tensor->bytes.size());
+  const auto still = std::ranges::find_if(divisors, [](float each) { return each != 1.0f; });
+  if (!std::all_of(still, divisors.end(), [](float each) { return each >= 1e20f; })) return -1.0;
+  return static_cast<double>(still - divisors.begin()) / static_cast<double>(divisors.size());
+}
+
+Json gemma4_rotations(GgufKeys& keys) {
+  Json full = {{"rope_type", "proportional"},
+               {"rope_theta", keys.number_or("rope.freq_base", 1e6)},
+               {"partial_rotary_factor", rotating_share(keys)}};
+  Json sliding = {{"rope_type", "default"},
+                  {"rope_theta", keys.number_or("rope.freq_base_swa", 1e4)}};
+  const double dim = keys.number_or("attention.key_length_swa", 1.0);
+  const double rotated = keys.number_or("rope.dimension_count_swa", dim);
+  if (rotated != dim) sliding["partial_rotary_factor"] = rotated / std::max(dim, 1.0);
+  if (keys.config.contains("rope_scaling")) {  // llama.cpp would scale both
+    full["rope_type"] = fmt::format("proportional with scaling {}",
+                                    keys.config["rope_scaling"]["rope_type"].get<std::string>());
+  }
+  keys.config.erase("rope_scaling");
+  keys.config.erase("rope_theta");
+  return {{"full_attention", full}, {"sliding_attention", sliding}};
+}
+
+// Layers of full attention have other heads; without v_proj, their values are keys.
+void read_gemma4_layers(GgufKeys& keys) {
+  const std::vector<int64_t> slides = keys.integers("attention.sliding_window_pattern");
+  const std::vector<int64_t> heads = keys.integers("attention.head_count_kv");
+  const int64_t same = keys.integer_or("attention.head_count_kv", 0);
+  Json types = Json::array(), layers = Json::object();
+  Json usual = same;
+  bool has_values = true;
+  for (int64_t layer = 0; layer < std::min<int64_t>(keys.num_layers(), 4096); ++layer) {
+    const auto index = static_cast<size_t>(layer);
+    const bool is_full = index < slides.size() ? slides[index] == 0 : (layer + 1) % 6 == 0;
+    const int64_t own = index < heads.size() ? heads[index] : same;
+    types.push_back(is_full ? "full_attention" : "sliding_attention");
+    if (!is_full) {
+      usual = own;
+      continue;
+    }
+    layers[fmt::format("{}", layer)] = {{"head_dim", keys.value("attention.key_length")},
+                                        {"num_key_value_heads", own}};
+    has_values = keys.has_tensor(fmt::format("blk.{}.attn_v.weight", layer));
+  }
+  Json& config = keys.config;
+  config["layer_types"] = types;
+  config["per_layer_config"] = layers;
+  config["num_key_value_heads"] = usual;
+  config["attention_k_eq_v"] = !has_values;
+}
+
+void read_gemma4(GgufKeys& keys) {
+  keys.copy("intermediate_size", "feed_forward_length");
+  keys.copy("head_dim", "attention.key_length_swa");
+  keys.has("attention.value_length_swa");
+  keys.copy("sliding_window", "attention.sliding_window");
+  keys.copy("final_logit_softcapping", "final_logit_softcapping");
+  keys.copy_or("hidden_size_per_layer_input", "embedding_length_per_layer_input", 0);
+  keys.copy_or("num_kv_shared_layers", "attention.shared_kv_layers", 0);
+  keys.config["rope_parameters"] = gemma4_rotations(keys);
+  read_gemma4_layers(keys);
+  if (keys.integer_or("expert_count", 0) == 0) return;
+  keys.config["enable_moe_block"] = true;
+  read_experts(keys, "num_experts", "moe_intermediate_size");
+  keys.rename("num_experts_per_tok", "top_k_experts");
+}
+
 struct Architecture {
   std::string_view name;
   std::string_view class_name;
   std::string_view model_type;
   void (*read)(GgufKeys& keys);
   bool moves_rotated_rows = false;
+  bool reads_divisors = false;  // rope_freqs.weight, into config.json
 };
 
 constexpr std::array kArchitectures = {
@@ -526,6 +604,7 @@ constexpr std::array kArchitectures = {
     Architecture{"exaone-moe", "ExaoneMoeForCausalLM", "exaone_moe", read_exaone_moe},
     Architecture{"hy_v3", "HYV3ForCausalLM", "hy_v3", read_hy_v3},
     Architecture{"minimax-m2", "MiniMaxM2ForCausalLM", "minimax_m2", read_minimax},
+    Architecture{"gemma4", "Gemma4ForCausalLM", "gemma4_text", read_gemma4, false, true},
     Architecture{"llama4", "Llama4ForCausalLM", "llama4_text", read_llama4},
     Architecture{"llama", "MixtralForCausalLM", "mixtral", read_mixtral, true},
     Architecture{"olmoe", "OlmoeForCausalLM", "olmoe", read_olmoe},
@@ -537,6 +616,7 @@ constexpr std::array kArchitectures = {
     Architecture{"lfm2moe", "Lfm2MoeForCausalLM", "lfm2_moe", read_lfm2moe},
 };
 constexpr std::array kDenseArchitectures = {
+    Architecture{"gemma4", "Gemma4ForCausalLM", "gemma4_text", read_gemma4, false, true},
     Architecture{"llama", "LlamaForCausalLM", "llama", read_llama, true},
     Architecture{"granitehybrid", "GraniteMoeHybridForCausalLM", "granitemoehybrid",
                  read_granitehybrid, true},
@@ -681,7 +761,8 @@ Result<GgufConfig> gguf_config(const tensor_files::GgufFiles& files) {
   }
   read_tokens(file, keys);
   GgufConfig result;
-  if (const tensor_files::GgufTensor* divisors = keys.tensor("rope_freqs.weight")) {
+  const tensor_files::GgufTensor* divisors = keys.tensor("rope_freqs.weight");
+  if (divisors != nullptr && !architecture->reads_divisors) {
     WIDEEP_TRY_ASSIGN(result.divisors, read_divisors(*divisors, file.path()));
   }
   result.architecture = architecture->name;

@@ -208,6 +208,55 @@ TEST(GgufConfig, WindowsOfKExaone) {
             (std::vector{0, 9, 9, 0, 0}));
 }
 
+// Six layers, the last of full attention; without v_proj, so that its values are keys.
+GgufBuilder gemma4(const std::vector<float>& divisors) {
+  GgufBuilder builder;
+  builder.string("general.architecture", "gemma4")
+      .integer("gemma4.block_count", 6)
+      .integer("gemma4.context_length", 64)
+      .integer("gemma4.embedding_length", 32)
+      .integer("gemma4.feed_forward_length", 24)
+      .integer("gemma4.attention.head_count", 4)
+      .integer("gemma4.attention.head_count_kv", 2)
+      .integer("gemma4.attention.key_length", 8)
+      .integer("gemma4.attention.key_length_swa", 4)
+      .integer("gemma4.attention.sliding_window", 16)
+      .number("gemma4.attention.layer_norm_rms_epsilon", 1e-6f)
+      .number("gemma4.rope.freq_base", 1e6f)
+      .floats("rope_freqs.weight", {divisors.size()}, divisors)
+      .floats("token_embd.weight", {8, 32}, std::vector<float>(256));
+  return builder;
+}
+
+TEST(GgufConfig, KindsOfLayersOfGemma4) {
+  const Parsed parsed(gemma4({1.0f, 1e30f, 1e30f, 1e30f}));
+  const auto config = read_gguf_config(*parsed.files);
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->family, "gemma4_text");
+  EXPECT_FALSE(config->has_experts());
+  EXPECT_TRUE(config->notes.empty());
+  const AttentionKind sliding = config->attention_of(0), full = config->attention_of(5);
+  EXPECT_EQ(sliding.head_dim, 4);
+  EXPECT_EQ(sliding.rope.theta, 1e4);
+  EXPECT_EQ(full.head_dim, 8);
+  EXPECT_EQ(full.num_kv_heads, 2);
+  EXPECT_EQ(full.rope.theta, 1e6);
+  EXPECT_EQ(full.rope.rotating_pairs, 1);
+  EXPECT_TRUE(full.options.value_is_key);
+  EXPECT_EQ(config->layers[0].window, 16);
+  EXPECT_EQ(config->layers[5].window, 0);
+  constexpr const char* kShare = "rope_parameters.full_attention.partial_rotary_factor: ";
+  EXPECT_THAT(error_of(gemma4({1.0f, 2.0f, 1e30f, 1e30f})), HasSubstr(kShare));
+  EXPECT_THAT(error_of(gemma4({1e30f, 1e30f, 1e30f, 1e30f})), HasSubstr(kShare));
+  EXPECT_THAT(error_of(gemma4({1.0f}).integer("gemma4.embedding_length_per_layer_input", 8)),
+              HasSubstr("hidden_size_per_layer_input (gemma4.embedding_length_per_layer_input): "
+                        "expected 0, found 8"));
+  EXPECT_THAT(error_of(gemma4({1.0f})
+                           .string("gemma4.rope.scaling.type", "linear")
+                           .number("gemma4.rope.scaling.factor", 4.0f)),
+              HasSubstr("proportional with scaling linear is not supported"));
+}
+
 TEST(GgufConfig, BadInputIsOneLine) {
   EXPECT_THAT(error_of(GgufBuilder()), HasSubstr("general.architecture: missing is not supported"));
   EXPECT_THAT(error_of(GgufBuilder().string("general.architecture", "gemma3")),

@@ -2,6 +2,7 @@
 //
 // Any bytes must give a one-line error, or a model of which every tensor that loading asks for is a
 // one-line error or values within the file.
+#include <algorithm>
 #include <cstdint>
 
 #include "base/check.h"
@@ -28,7 +29,10 @@ bool is_small(const model::ModelConfig& config) {
          config.vocab_size <= 64 && config.num_heads <= 8 && config.num_kv_heads <= 8 &&
          config.head_dim <= 64 && config.dense_intermediate_size <= 64 &&
          config.shared_intermediate_size <= 64 && config.q_lora_rank <= 64 &&
-         config.kv_lora_rank <= 64 && config.v_head_dim <= 64;
+         config.kv_lora_rank <= 64 && config.v_head_dim <= 64 &&
+         std::ranges::all_of(config.other_kinds, [](const model::AttentionKind& kind) {
+           return kind.num_heads <= 8 && kind.num_kv_heads <= 8 && kind.head_dim <= 64;
+         });
 }
 
 void load(const weights::TensorSource& source, const model::ListedTensor& tensor) {

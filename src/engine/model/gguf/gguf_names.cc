@@ -36,6 +36,11 @@ constexpr std::array kOfLayers = {
     Names{"input_layernorm", "attn_norm"},
     Names{"post_attention_layernorm", "ffn_norm"},
     Names{"post_attention_layernorm", "post_attention_norm"},
+    Names{"mixer_output_norm", "post_attention_norm"},
+    Names{"mlp_output_norm", "post_ffw_norm"},
+    Names{"mlp.dense_output_norm", "post_ffw_norm_1"},
+    Names{"mlp.experts_norm", "pre_ffw_norm_2"},
+    Names{"mlp.experts_output_norm", "post_ffw_norm_2"},
     Names{"self_attn.q_proj", "attn_q"},
     Names{"self_attn.k_proj", "attn_k"},
     Names{"self_attn.v_proj", "attn_v"},
@@ -96,6 +101,9 @@ constexpr std::array kWhole = {
     Names{"mamba.D", "ssm_d"},
     Names{"mlp.gate.e_score_correction_bias", "exp_probs_b.bias"},
     Names{"mlp.gate.e_score_correction_bias", "exp_probs_b"},
+    Names{"mlp.gate.norm.weight", "ffn_gate_inp.scale"},
+    Names{"mlp.gate.expert_scale", "ffn_down_exps.scale"},
+    Names{"layer_scalar", "layer_output_scale.weight"},
 };
 
 }  // namespace
