@@ -60,8 +60,6 @@ constexpr NotComputed kNotComputed[] = {
     {"kolibri1", "Kolibri1",
      "it needs norms after attention and experts, and a choice by logits with a bias; wideep "
      "does not compute the family"},
-    {"granitemoehybrid", "GraniteMoeHybrid",
-     "it needs Mamba-2 layers with Granite's multipliers; wideep does not compute the family"},
     {"jamba", "Jamba", "it needs Mamba layers, which wideep does not compute"},
     {"phimoe", "Phimoe",
      "it needs layer norms and a router that chooses one expert after the other (SparseMixer), "
