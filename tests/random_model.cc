@@ -252,6 +252,8 @@ void write_random_model_like(const std::string& directory, const std::string& go
   widen(&text_config);
   text_config["vocab_size"] = kVocab;
   text_config["eos_token_id"] = kEnd;
+  // Of either name.
+  text_config.erase("model_max_length");
   text_config["max_position_embeddings"] = 4096;
   write_model(directory, config, seed);
 }

@@ -135,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(
                     "gpt_oss_plain", "granitemoe_plain", "granitemoehybrid_groups",
                     "hunyuan_v1_moe_lists", "kimi_k2_plain", "lfm2_moe_plain", "llama4_scout",
                     "minimax_m2_plain", "mixtral_window", "olmoe_clip", "qwen2_moe_dense",
-                    "qwen3_5_moe_plain", "qwen3_next_plain"),
+                    "qwen3_5_moe_plain", "qwen3_next_plain", "kimi_linear_plain"),
     [](const auto& test) { return test.param; });
 
 // The prediction layer of each family that has one.

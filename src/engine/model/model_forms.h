@@ -18,8 +18,8 @@ namespace wideep::model {
 // The matrices of a layer without its routed experts. Routers are always float32.
 struct LayerForms {
   weights::MatrixForm input;  // the mixer's matrices that multiply the layer's input
-  weights::MatrixForm gates;  // b and a of a delta net; else unused
-  weights::MatrixForm q_b;    // latent attention with q_lora_rank; else unused
+  weights::MatrixForm gates;  // small ones of a delta net, or latent attention's; else unused
+  weights::MatrixForm q_b;    // second ones of products by two matrices; else unused
   weights::MatrixForm index_query, index_key;  // of an indexer; else unused
   weights::MatrixForm output;                  // of the mixer
   weights::MatrixForm mlp;                     // of a dense layer or the shared expert; else unused

@@ -14,6 +14,7 @@
 #include "model/model.h"
 #include "model/parts/gated_delta_net.h"
 #include "model/parts/grouped_query_attention.h"
+#include "model/parts/kimi_delta_attention.h"
 #include "model/parts/latent_attention.h"
 #include "model/parts/mamba2.h"
 #include "model/parts/norms.h"
@@ -74,6 +75,8 @@ Result<std::unique_ptr<Mixer>> load_mixer(const ModelConfig& config, int layer,
                              : GroupedQueryAttention::load(config, layer, loader);
     case LayerConfig::Mixer::kDeltaNet:
       return GatedDeltaNet::load(config, layer, loader);
+    case LayerConfig::Mixer::kKimiDelta:
+      return KimiDeltaAttention::load(config, layer, loader);
     case LayerConfig::Mixer::kConvolution:
       return ShortConvolution::load(config, layer, loader);
     case LayerConfig::Mixer::kMamba2:

@@ -6,6 +6,8 @@
 //   delta net      for each key head: the convolution's last inputs [width − 1, channels of the
 //                  head's query, its key and its value heads], then for each of these value heads a
 //                  matrix [key_dim, value_dim]
+//   Kimi delta     for each head the convolutions' last inputs [width − 1, 3 · head_dim], then a
+//                  matrix [head_dim, head_dim]
 //   convolution    its last inputs [width − 1, hidden]
 //   Mamba-2        for each head: the convolution's last inputs [width − 1, channels of the head and
 //                  of its group's b and c], then a matrix [state_dim, head_dim]

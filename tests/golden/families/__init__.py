@@ -30,6 +30,7 @@ MODULES = (
     "laguna",
     "mimo_v2_flash",
     "step3p7",
+    "kimi_linear",
 )
 
 

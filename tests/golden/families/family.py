@@ -112,7 +112,9 @@ def write_tensors(family, model, files, directory):
 
 
 def rope_keys(values, form):
-    """The rope parameters in the old or the new spelling."""
+    """The rope parameters, of models that have them, in the old or the new spelling."""
+    if "rope_parameters" not in values:
+        return values
     rope = dict(values.pop("rope_parameters"))
     if form == "new":
         return values | {"rope_parameters": rope}

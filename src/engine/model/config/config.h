@@ -119,6 +119,22 @@ struct DeltaNetConfig {
   int convolved_width() const { return 2 * key_width() + value_width(); }
 };
 
+// Kimi Delta Attention (arXiv:2510.26692).
+struct KimiDeltaConfig {
+  int num_heads = 0;
+  int head_dim = 0;  // of queries, keys and values
+  int convolution_width = 0;
+  // Of the two matrices that make decays, and of those that make gates; 0: one matrix.
+  int decay_rank = 0;
+  int gate_rank = 0;
+  float decay_bound = 0.0f;  // below the logarithm of decays; 0: there is none
+
+  int width() const { return num_heads * head_dim; }
+  // A head's part of the state: the convolutions' last inputs, then the matrix.
+  int convolution_floats() const { return (convolution_width - 1) * 3 * head_dim; }
+  int64_t head_state_floats() const { return convolution_floats() + int64_t{head_dim} * head_dim; }
+};
+
 // Mamba-2 (arXiv:2405.21060).
 struct Mamba2Config {
   int num_heads = 0;
@@ -138,7 +154,7 @@ struct Mamba2Config {
 };
 
 struct LayerConfig {
-  enum class Mixer { kAttention, kDeltaNet, kConvolution, kMamba2 };
+  enum class Mixer { kAttention, kDeltaNet, kKimiDelta, kConvolution, kMamba2 };
   Mixer mixer = Mixer::kAttention;
   bool is_moe = true;
   // Attention:
@@ -230,9 +246,10 @@ struct ModelConfig {
   int q_lora_rank = 0;
   int kv_lora_rank = 0;
   int qk_nope_head_dim = 0;
-  int qk_rope_head_dim = 0;
+  int qk_rope_head_dim = 0;  // shared by all heads; may be 0 where layers do not rotate
   int v_head_dim = 0;        // grouped-query attention: 0 where values are as long as keys
   bool latent_bias = false;  // of q_a_proj, kv_a_proj_with_mqa and o_proj
+  bool latent_gate = false;  // σ(g_proj · x), a number per head, multiplies the heads' output
   // Queries are scaled by 1 + latent_temperature · ln(1 + ⌊position / latent_temperature_floor⌋);
   // 0: they are not.
   float latent_temperature = 0.0f;
@@ -240,6 +257,7 @@ struct ModelConfig {
   IndexerConfig indexer;  // latent attention only
   // Instead of attention, in the layers that have them:
   DeltaNetConfig delta_net;
+  KimiDeltaConfig kimi_delta;
   Mamba2Config mamba2;
   int convolution_width = 0;      // of short convolutions
   bool convolution_bias = false;  // of their three products

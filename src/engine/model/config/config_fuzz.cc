@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Any bytes as config.json: no crash, and an accepted config keeps its promises.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -27,6 +28,13 @@ void check_mamba2(const Mamba2Config& mamba) {
   WIDEEP_CHECK_GT(mamba.convolution_width, 0);
 }
 
+void check_kimi_delta(const KimiDeltaConfig& net) {
+  WIDEEP_CHECK_GT(net.num_heads, 0);
+  WIDEEP_CHECK_GT(net.head_dim, 0);
+  WIDEEP_CHECK_GT(net.convolution_width, 0);
+  WIDEEP_CHECK_LE(net.decay_bound, 0.0f);
+}
+
 void check_promises(const ModelConfig& config) {
   WIDEEP_CHECK_GT(config.vocab_size, 0);
   WIDEEP_CHECK_GT(config.hidden_size, 0);
@@ -35,7 +43,11 @@ void check_promises(const ModelConfig& config) {
   WIDEEP_CHECK_EQ(config.num_heads % config.num_kv_heads, 0);
   WIDEEP_CHECK_EQ(config.layers.size(), static_cast<size_t>(config.num_layers));
   const int rotated = config.is_mla() ? config.qk_rope_head_dim : config.grouped_query.rotary_dim;
-  WIDEEP_CHECK_GT(rotated, 0);
+  const bool rotates =
+      std::any_of(config.layers.begin(), config.layers.end(), [](const LayerConfig& layer) {
+        return layer.mixer == LayerConfig::Mixer::kAttention && layer.rotates;
+      });
+  WIDEEP_CHECK_GE(rotated, rotates ? 2 : 0);
   WIDEEP_CHECK_LE(rotated, config.head_dim);
   WIDEEP_CHECK_EQ(rotated % 2, 0);
   if (!config.is_mla()) WIDEEP_CHECK_GT(config.grouped_query.scale, 0.0f);
@@ -57,6 +69,7 @@ void check_promises(const ModelConfig& config) {
     }
     if (layer.mixer == LayerConfig::Mixer::kDeltaNet) check_delta_net(config.delta_net);
     if (layer.mixer == LayerConfig::Mixer::kMamba2) check_mamba2(config.mamba2);
+    if (layer.mixer == LayerConfig::Mixer::kKimiDelta) check_kimi_delta(config.kimi_delta);
   }
   WIDEEP_CHECK(!config.layers.front().shares_index);
   WIDEEP_CHECK_GE(config.rope.theta, 2.0);

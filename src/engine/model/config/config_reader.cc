@@ -117,8 +117,11 @@ void read_common(const JsonObject& text, const Family& family, ModelConfig* conf
   config->hidden_size = positive(text, "hidden_size", kMaxHidden);
   config->num_layers = positive(text, "num_hidden_layers", kMaxLayers);
   config->num_heads = positive(text, "num_attention_heads", kMaxHeads);
-  config->max_position_embeddings =
-      usable_positions(text, positive(text, "max_position_embeddings", kMaxPositions));
+  constexpr std::string_view kPositions = "max_position_embeddings";
+  const std::string_view key = text.has(kPositions) ? kPositions : family.positions;
+  const int positions = positive(text, key, kMaxPositions);
+  if (key != family.positions) expect_equal(text, family.positions, key, positions);
+  config->max_position_embeddings = usable_positions(text, positions);
   const char* epsilon =
       text.has("norm_eps") && !text.has("rms_norm_eps") ? "norm_eps" : "rms_norm_eps";
   constexpr formats::NumberRange kEpsilons = {.min = 1e-12, .max = 0.1};
@@ -148,6 +151,7 @@ void check_rotary_share(const JsonObject& root, const ModelConfig& config) {
   constexpr std::string_view kKey = "partial_rotary_factor";
   const int head = config.is_mla() ? config.qk_rope_head_dim : config.head_dim;
   const int rotary = config.is_mla() ? head : config.grouped_query.rotary_dim;
+  if (head == 0) return;  // no layer rotates
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
     if (!root.has(name)) continue;
     const JsonObject rope = root.object(name);

@@ -732,6 +732,35 @@ TEST(Families, RefuseByName) {
        {{"partial_rotary_factor", 1.0}},
        "partial_rotary_factor: expected 0.5, as of layers of full_attention in rope_parameters, "
        "found 1"},
+      {"kimi_linear",
+       {{"mla_use_nope", false}},
+       "mla_use_nope: expected true, found false; wideep computes no other"},
+      {"kimi_linear",
+       {{"linear_attn_config", {{"kda_layers", {1}}, {"full_attn_layers", {1}}}}},
+       "linear_attn_config.kda_layers: expected numbers of layers, 1 to 2, each once in one of "
+       "full_attn_layers and kda_layers, found 1"},
+      {"kimi_linear",
+       {{"linear_attn_config", {{"kda_layers", {1}}, {"full_attn_layers", json::array()}}}},
+       "linear_attn_config.kda_layers: expected layer 2 here or in full_attn_layers"},
+      {"kimi_linear",
+       {{"linear_attn_config", {{"kda_layers", {1, 2}}, {"full_attn_layers", json::array()}}},
+        {"layer_types", {"linear_attention", "full_attention"}}},
+       "layer_types: contradicts linear_attn_config; give one of them"},
+      {"kimi_linear",
+       {{"linear_attn_config", {{"head_dim", 16}}}},
+       "linear_head_dim: expected linear_attn_config.head_dim 16, found 8"},
+      {"kimi_linear",
+       {{"linear_head_dim", 2049}},
+       "linear_head_dim: expected an integer from 1 to 2048, found 2049"},
+      {"kimi_linear",
+       {{"num_experts_per_token", 3}},
+       "num_experts_per_tok: expected num_experts_per_token 3, found 2"},
+      {"kimi_linear",
+       {{"model_max_length", 128}},
+       "model_max_length: expected max_position_embeddings 256, found 128"},
+      {"kimi_linear",
+       {{"moe_router_activation_func", "softmax"}},
+       "moe_router_activation_func: expected sigmoid, found softmax; wideep computes no other"},
       {"lfm2_moe",
        {{"layer_types", nullptr}},
        "layer_types: missing; expected conv or full_attention for each layer"},
@@ -1123,7 +1152,7 @@ TEST(Families, LayersOfErnie) {
   EXPECT_FALSE(accepted(ernie, {{"tie_word_embeddings", false}}).tie_word_embeddings);
 }
 
-TEST(Families, MixersOfQwen3NextAndLfm2) {
+TEST(Families, MixersThatKeepStates) {
   const auto mixers = [](const ModelConfig& config) {
     std::vector<LayerConfig::Mixer> all;
     for (const LayerConfig& layer : config.layers) all.push_back(layer.mixer);
@@ -1135,6 +1164,11 @@ TEST(Families, MixersOfQwen3NextAndLfm2) {
   EXPECT_THAT(mixers(accepted(small_json("qwen3_5_moe_text"), {{"full_attention_interval", 2}})),
               ElementsAre(kDeltaNet, kAttention));
   EXPECT_THAT(mixers(*parse(small_json("lfm2_moe"))), ElementsAre(kConvolution, kAttention));
+  EXPECT_THAT(mixers(accepted(small_json("kimi_linear"), {{"num_hidden_layers", 6}})),
+              ElementsAre(kKimiDelta, kKimiDelta, kKimiDelta, kKimiDelta, kAttention, kKimiDelta));
+  const json lists = {{"full_attn_layers", {1}}, {"kda_layers", {2}}};
+  EXPECT_THAT(mixers(accepted(small_json("kimi_linear"), {{"linear_attn_config", lists}})),
+              ElementsAre(kAttention, kKimiDelta));
   EXPECT_TRUE(parse(small_json("lfm2_moe"))->tie_word_embeddings);
   EXPECT_FALSE(accepted(small_json("lfm2_moe"), {{"tie_embedding", false}}).tie_word_embeddings);
 }
@@ -1170,6 +1204,29 @@ TEST(Families, MixersOfGranite4) {
   EXPECT_FALSE(dense.has_experts());
   EXPECT_EQ(dense.dense_intermediate_size, 24);
   EXPECT_EQ(dense.shared_intermediate_size, 0);
+}
+
+TEST(Families, OptionsOfKimiDelta) {
+  const json kimi = small_json("kimi_linear");
+  const ModelConfig plain = *parse(kimi);
+  EXPECT_EQ(plain.kimi_delta.num_heads, 32);
+  EXPECT_EQ(plain.kimi_delta.decay_rank, 8);
+  EXPECT_EQ(plain.kimi_delta.decay_bound, 0.0f);
+  EXPECT_FALSE(plain.layers[0].rotates);
+  EXPECT_FALSE(plain.latent_gate);
+  EXPECT_EQ(plain.routing.scaling_factor, 2.446f);
+  EXPECT_FALSE(accepted(kimi, {{"moe_renormalize", false}}).routing.normalize);
+  EXPECT_FALSE(accepted(kimi, {{"norm_topk_prob", false}}).routing.normalize);
+  EXPECT_EQ(accepted(kimi, {{"qk_rope_head_dim", 0}}).head_dim, 12);
+  json published = kimi;
+  published.erase("max_position_embeddings");
+  EXPECT_EQ(accepted(published, {{"model_max_length", 99}}).max_position_embeddings, 99);
+
+  for (const char* golden : {"kimi_linear_plain", "kimi_linear_minimal"}) {
+    const auto config = read_model_config(golden_dir(std::string("../family_models/") + golden));
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    EXPECT_THAT(config->notes, testing::IsEmpty()) << golden;
+  }
 }
 
 // The keys of the published file: those of Qwen3.5, and the gate's activation by name.
@@ -1544,6 +1601,9 @@ TEST(Families, PublishedNames) {
   EXPECT_EQ(first("hunyuan_v1_moe", "mlp.gate.weight"), "model.layers.1.mlp.gate.wg.weight");
   EXPECT_EQ(first("hunyuan_v1_moe", "self_attn.q_norm.weight"),
             "model.layers.1.self_attn.query_layernorm.weight");
+  EXPECT_EQ(first("kimi_linear", expert), "model.layers.1.block_sparse_moe.experts.3.w3.weight");
+  EXPECT_EQ(first("kimi_linear", "mlp.gate.e_score_correction_bias"),
+            "model.layers.1.block_sparse_moe.gate.e_score_correction_bias");
   EXPECT_EQ(first("lfm2_moe", "post_attention_layernorm.weight"), "model.layers.1.ffn_norm.weight");
   EXPECT_EQ(first("lfm2_moe", "mlp.gate.e_score_correction_bias"),
             "model.layers.1.feed_forward.expert_bias");

@@ -105,6 +105,7 @@ inline const std::map<std::string, nlohmann::json>& small_configs() {
       merged("hunyuan_v1_moe", {queries, {{"num_experts", 8}, {"moe_topk", 2}}}),
       merged("hy_v3", {queries, experts, wide}),
       merged("laguna", {queries, experts, wide}),
+      merged("kimi_linear", {latent, experts, wide, {{"linear_head_dim", 8}}}),
       merged("lfm2_moe", {{{"num_key_value_heads", 2}, {"layer_types", {"conv", "full_attention"}}},
                           experts,
                           wide}),

@@ -29,11 +29,12 @@ constexpr std::string_view kFlags[] = {"deepseek_v2", "deepseek_v3", "kimi_k2", 
 constexpr std::string_view kInterleaved[] = {"deepseek_v3", "kimi_k2", "kimi_k25", "mistral3",
                                              "mistral4"};
 constexpr std::string_view kAsManyHeads[] = {
-    "deepseek_v2",      "deepseek_v3",    "kimi_k2", "kimi_k25",        "olmoe", "granitemoe",
-    "granitemoeshared", "hunyuan_v1_moe", "llama",   "mistral",         "qwen2", "qwen3",
-    "mistral3",         "mistral4",       "dots1",   "granitemoehybrid"};
-constexpr std::string_view kWholeHeads[] = {"deepseek_v2", "deepseek_v3",    "kimi_k2", "kimi_k25",
-                                            "mixtral",     "hunyuan_v1_moe", "llama",   "mistral"};
+    "deepseek_v2",      "deepseek_v3",    "kimi_k2", "kimi_k25",         "olmoe",      "granitemoe",
+    "granitemoeshared", "hunyuan_v1_moe", "llama",   "mistral",          "qwen2",      "qwen3",
+    "mistral3",         "mistral4",       "dots1",   "granitemoehybrid", "kimi_linear"};
+constexpr std::string_view kWholeHeads[] = {"deepseek_v2", "deepseek_v3", "kimi_k2",
+                                            "kimi_k25",    "mixtral",     "hunyuan_v1_moe",
+                                            "llama",       "mistral",     "kimi_linear"};
 constexpr std::string_view kAfmoe[] = {"afmoe"};
 constexpr std::string_view kMimo[] = {"mimo_v2_flash"};
 constexpr std::string_view kStep[] = {"step3p7", "step3p5"};
@@ -115,6 +116,9 @@ const NullKey kNullKeys[] = {
     {"qk_head_dim"},
     {"use_cla"},
     {"use_mla"},
+    {"mla_use_nope"},
+    {"moe_router_activation_func"},
+    {"use_grouped_topk"},
     {"qk_norm_type"},
     {"scale_fmt"},
 };

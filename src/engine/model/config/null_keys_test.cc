@@ -106,6 +106,10 @@ const std::vector<Refused>& refused_by_transformers() {
        {"num_key_value_heads", "head_dim", "tie_word_embeddings", "attention_bias",
         "num_experts_per_tok", "n_shared_experts", "n_routed_experts", "routed_scaling_factor",
         "n_group", "topk_group", "norm_topk_prob"}},
+      {"kimi_linear",
+       {"tie_word_embeddings", "attention_bias", "n_shared_experts", "norm_topk_prob",
+        "routed_scaling_factor", "first_k_dense_replace", "linear_attn_config", "linear_head_dim",
+        "linear_num_heads", "linear_conv_kernel_dim", "n_group"}},
       {"lfm2_moe",
        {"tie_word_embeddings", "num_key_value_heads", "conv_bias", "conv_L_cache",
         "num_dense_layers", "num_experts_per_tok", "num_experts", "use_expert_bias",
@@ -146,6 +150,7 @@ const std::vector<Refused>& refused_by_models() {
         "attention_k_eq_v", "attention_bias", "sliding_window", "num_kv_shared_layers",
         "hidden_size_per_layer_input", "hidden_activation", "num_experts", "top_k_experts",
         "moe_intermediate_size", "per_layer_config"}},
+      {"kimi_linear", {"num_shared_experts", "num_expert_group", "topk_group", "moe_renormalize"}},
   };
   return all;
 }
@@ -196,6 +201,9 @@ TEST(NullKeys, WhatIsTheDefaultIsRead) {
       {"step3p5",
        {"rope_parameters", "layer_types", "sliding_window", "num_sliding_attention_heads",
         "query_pre_attn_scalar", "swiglu_limits", "swiglu_limits_shared"}},
+      {"kimi_linear",
+       {"num_key_value_heads", "head_dim", "q_lora_rank", "mlp_layer_types", "rope_scaling",
+        "num_nextn_predict_layers", "mla_use_nope"}},
       {"lfm2_moe", {"rope_scaling"}},
       {"dots1", {"num_key_value_heads", "sliding_window", "norm_topk_prob", "layer_types"}},
       {"exaone_moe", {"layer_types", "mlp_layer_types"}},

@@ -60,14 +60,15 @@ void check_groups(const JsonObject& root, const RoutingConfig& routing,
   }
 }
 
-void read_latent_attention(const JsonObject& root, ModelConfig* config, bool whole_head) {
+void read_latent_sizes(const JsonObject& root, int least_rotary, ModelConfig* config) {
   config->num_kv_heads = static_cast<int>(
       root.integer_or("num_key_value_heads", config->num_heads, {.min = 1, .max = kMaxHeads}));
   config->q_lora_rank =
       static_cast<int>(root.integer_or("q_lora_rank", 0, {.min = 1, .max = kMaxHidden}));
   config->kv_lora_rank = positive(root, "kv_lora_rank", kMaxHidden);
   config->qk_nope_head_dim = positive(root, "qk_nope_head_dim", kMaxHeadDim);
-  config->qk_rope_head_dim = positive(root, "qk_rope_head_dim", kMaxHeadDim);
+  config->qk_rope_head_dim =
+      static_cast<int>(root.integer("qk_rope_head_dim", {.min = least_rotary, .max = kMaxHeadDim}));
   config->v_head_dim = positive(root, "v_head_dim", kMaxHeadDim);
   config->head_dim = config->qk_nope_head_dim + config->qk_rope_head_dim;
   config->latent_bias = root.boolean_or("attention_bias", false);
@@ -79,10 +80,15 @@ void read_latent_attention(const JsonObject& root, ModelConfig* config, bool who
                               "found {}",
                               config->num_heads, config->num_kv_heads));
   }
-  constexpr std::string_view kWhole = "qk_nope_head_dim + qk_rope_head_dim";
-  expect_equal(root, "head_dim", whole_head ? kWhole : "qk_rope_head_dim",
+  expect_equal(root, "qk_head_dim", "qk_nope_head_dim + qk_rope_head_dim", config->head_dim);
+}
+
+void read_latent_attention(const JsonObject& root, ModelConfig* config, bool whole_head) {
+  read_latent_sizes(root, 1, config);
+  if (!readable(root)) return;
+  expect_equal(root, "head_dim",
+               whole_head ? "qk_nope_head_dim + qk_rope_head_dim" : "qk_rope_head_dim",
                whole_head ? config->head_dim : config->qk_rope_head_dim);
-  expect_equal(root, "qk_head_dim", kWhole, config->head_dim);
 }
 
 void read_deepseek_layers(const JsonObject& root, const DeepseekDefaults& defaults,

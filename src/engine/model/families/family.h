@@ -16,6 +16,7 @@
 
 #include "formats/json.h"
 #include "kernels/convolution.h"
+#include "kernels/delta_rule.h"
 #include "model/config/config.h"
 #include "model/config/config_fields.h"
 
@@ -35,6 +36,8 @@ struct Family {
   bool ties = false;  // tie_word_embeddings of a config without it
   // The only model_type that its text_config may have; none: those of its reader, or no such key.
   std::string_view text_type = {};
+  // The key of the most positions, where it has another name in published files.
+  std::string_view positions = "max_position_embeddings";
 };
 
 // All families, in the order of docs/models.md.
@@ -170,6 +173,8 @@ void read_listed_moe_layers(const formats::JsonObject& root, std::string_view ke
 // What the kernel takes (kernels/convolution.h).
 inline constexpr formats::IntegerRange kConvolutionWidths = {.min = kernels::kMinConvolutionWidth,
                                                              .max = kernels::kMaxConvolutionWidth};
+inline constexpr formats::IntegerRange kKimiHeadDims = {.min = 1,
+                                                        .max = kernels::kMaxChannelDecays};
 
 // hidden_act, or the key of another activation, must be silu, which is also called swish.
 void require_silu(const formats::JsonObject& root, std::string_view key = "hidden_act");
@@ -201,6 +206,9 @@ void read_granite_experts(const formats::JsonObject& root, ModelConfig* config);
 // (deepseek.cc). whole_head: head_dim repeats the size of a whole head, not of its rotated part.
 void read_latent_attention(const formats::JsonObject& root, ModelConfig* config,
                            bool whole_head = false);
+// The same without the relation between head_dim and qk_rope_head_dim, which is at least
+// least_rotary.
+void read_latent_sizes(const formats::JsonObject& root, int least_rotary, ModelConfig* config);
 
 // Values of absent keys; 0: the key is required, or there are none. And the names of keys that
 // differ.
@@ -226,6 +234,9 @@ void read_deepseek_experts(const formats::JsonObject& root, const DeepseekDefaul
                            ModelConfig* config);
 void read_deepseek_routing(const formats::JsonObject& root, const DeepseekDefaults& defaults,
                            ModelConfig* config);
+// Both, by the names of Kimi-Linear and Ling-3.0 (kimi_linear.cc). Shared experts are required.
+void read_kimi_experts(const formats::JsonObject& root, const DeepseekDefaults& defaults,
+                       ModelConfig* config);
 // Relations between experts, groups and top_k. REQUIRES: readable(root).
 void check_groups(const formats::JsonObject& root, const RoutingConfig& routing,
                   std::string_view experts_key = DeepseekDefaults().experts_key);
@@ -240,7 +251,7 @@ using Reader = void(const formats::JsonObject& root, ModelConfig* config);
 Reader read_afmoe, read_deepseek_v2, read_deepseek_v3, read_deepseek_v32, read_dots1,
     read_ernie4_5_moe, read_exaone_moe, read_gemma4, read_glm4_moe, read_glm4_moe_lite,
     read_glm_moe_dsa, read_gpt_oss, read_granitemoe, read_granitemoehybrid, read_hunyuan_v1_moe,
-    read_hy_v3, read_laguna, read_lfm2_moe, read_llama, read_llama4, read_mellum,
+    read_hy_v3, read_kimi_linear, read_laguna, read_lfm2_moe, read_llama, read_llama4, read_mellum,
     read_mimo_v2_flash, read_minimax_m2, read_mistral, read_mistral4, read_mixtral, read_olmoe,
     read_qwen2, read_qwen2_moe, read_qwen3, read_qwen3_5_moe, read_qwen3_moe, read_qwen3_next,
     read_solar_open, read_step3p7;

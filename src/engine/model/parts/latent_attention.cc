@@ -4,7 +4,9 @@
 //   q         = q_b(rms_norm(q_a(h)))     per head: q_nope, q_rope
 //   absorbed  score = (to_latent q_nope) · c + q_rope · k_rope,   out = from_latent (Σ p · c)
 //   expanded  score = q_nope · (to_keys c) + q_rope · k_rope,     out = Σ p · (from_latent c)
-//   result    = o(out of all heads)
+//   result    = o(out of all heads), each multiplied by σ(gate(h)) where the model has gates
+//
+// Layers without rotation leave q_rope and k_rope as they are.
 //
 // Both forms compute the same function. latent_form.h says when each is cheaper.
 #include "model/parts/latent_attention.h"
@@ -28,11 +30,14 @@ namespace {
 // but the state of the rows should stay in the caches.
 constexpr int kMaxExpandedRows = 1024;
 constexpr int kKind = 0;  // all layers of latent attention are of one kind
+constexpr int64_t kTokensPerTask = 16;
 
 }  // namespace
 
 LatentAttention::LatentAttention(const ModelConfig& config, int layer)
-    : config_(config), rope_(config.rope, config.qk_rope_head_dim) {
+    : config_(config),
+      rotates_(config.layers[static_cast<size_t>(layer)].rotates),
+      rope_(config.rope, rotates_ ? config.qk_rope_head_dim : 0) {
   const double query_dim = config.qk_nope_head_dim + config.qk_rope_head_dim;
   const auto scale =
       static_cast<float>(config.rope.softmax_scale_multiplier / std::sqrt(query_dim));
@@ -64,6 +69,10 @@ Result<std::unique_ptr<Mixer>> LatentAttention::load(const ModelConfig& config, 
   WIDEEP_TRY_ASSIGN(attention->o_,
                     loader.matrix(prefix + "o_proj.weight", config.hidden_size,
                                   config.num_heads * config.v_head_dim, forms.output));
+  if (config.latent_gate) {
+    WIDEEP_TRY_ASSIGN(attention->gate_, loader.matrix(prefix + "g_proj.weight", config.num_heads,
+                                                      config.hidden_size, forms.gates));
+  }
   WIDEEP_TRY_ASSIGN(attention->o_bias_, load_bias(config.latent_bias, loader,
                                                   prefix + "o_proj.bias", config.hidden_size));
   if (config.indexer.num_heads > 0 && !config.layers[static_cast<size_t>(layer)].shares_index) {
@@ -139,7 +148,7 @@ LatentForm LatentAttention::form_of(const TokenRun& run) const {
 
 void LatentAttention::prepare(const MixerCall& call) const {
   AttentionStep& step = call.scratch.step;
-  step.rotate(call.compute, call.batch, kKind, rope_);
+  if (rotates_) step.rotate(call.compute, call.batch, kKind, rope_);
   const HeadRange own = heads_of(call.group);
   for (size_t i = 0; i < step.runs.size(); ++i) {
     const TokenRun& run = step.runs[i];
@@ -204,6 +213,7 @@ Result<const float*> LatentAttention::forward(const MixerCall& call, const float
         }
       });
   for (const TokenRun& tokens : absorbed) leave_latent(call, tokens, latent, heads);
+  if (config_.latent_gate) gate(call, h, heads);
   return project(call, o_.packed, bias_of(o_bias_));
 }
 
@@ -272,17 +282,39 @@ void LatentAttention::write_cache(const MixerCall& call, const Rows& h, float* q
   compute.matmul(h, std::span(&keys, 1));
   const kernels::Kernels& kernels = compute.kernels();
   for_each_token(compute, scratch.step, [&](int token, std::byte* page, int slot) {
-    const float* cos_sin = scratch.step.angles_of(kKind, token, rope_.dim());
+    const float* cos_sin = rotates_ ? scratch.step.angles_of(kKind, token, rope_.dim()) : nullptr;
     float* row = rows + static_cast<size_t>(token) * width;
     kernels.rms_norm(row, kv_a_norm_.data(), config_.latent_norm_eps, rank, row);
-    rope_.rotate(kernels, cos_sin, row + rank);
+    if (rotates_) rope_.rotate(kernels, cos_sin, row + rank);
     kernels.store_row(kv.dtype, row, width, kv.row(page, absorbed_.layer, slot));
     float* queries = q + static_cast<size_t>(token) * config_.num_heads * q_dim;
     for (int head = own.first; head < own.first + own.count; ++head) {
       float* query = queries + static_cast<size_t>(head) * q_dim;
-      rope_.rotate(kernels, cos_sin, query + nope);
+      if (rotates_) rope_.rotate(kernels, cos_sin, query + nope);
       if (config_.latent_temperature > 0) {
         scale_by_position(compute, call.batch.positions[static_cast<size_t>(token)], query);
+      }
+    }
+  });
+}
+
+// Multiplies the output of this rank's heads, [num_tokens, num_heads × v], by σ(gate · h).
+void LatentAttention::gate(const MixerCall& call, const float* h, float* heads) const {
+  const Compute& compute = call.compute;
+  const int num_tokens = call.batch.num_tokens(), hidden = config_.hidden_size;
+  const auto all = static_cast<size_t>(config_.num_heads);
+  const auto dim = static_cast<size_t>(config_.v_head_dim);
+  float* gates = call.scratch.kv_row.get<float>(static_cast<size_t>(num_tokens) * all);
+  const SourceRows rows = float_rows(h, hidden, num_tokens, hidden);
+  compute.matmul(compute.cast(gate_.packed.shape, rows, call.scratch.cast), gate_.packed, gates,
+                 all);
+  const HeadRange own = heads_of(call.group);
+  compute.pool().parallel_for(num_tokens, kTokensPerTask, [&](int64_t begin, int64_t end) {
+    for (auto t = static_cast<size_t>(begin); t < static_cast<size_t>(end); ++t) {
+      for (int i = own.first; i < own.first + own.count; ++i) {
+        const auto head = static_cast<size_t>(i);
+        const float share = 1.0f / (1.0f + std::exp(-gates[t * all + head]));
+        compute.kernels().scale_row(share, config_.v_head_dim, heads + (t * all + head) * dim);
       }
     }
   });
@@ -394,6 +426,7 @@ void LatentAttention::expand_page(const MixerCall& call, const std::byte* page, 
   kernels.pack_values(expand(from_latent_[head]), values);
 
   // The rotary part of the key, equal for all heads, follows the expanded part.
+  if (config_.qk_rope_head_dim == 0) return;
   kernels::PageRows rotary{dtype, page, kv.row_stride, count, config_.qk_rope_head_dim};
   if (kv.dtype == Dtype::kF8E4M3) rotary.rows = expanded.wide.get<std::byte>(0);
   rotary.rows += config_.kv_lora_rank * element;

@@ -62,6 +62,7 @@ class LatentAttention : public Mixer {
                     float* latent_q) const;
   void leave_latent(const MixerCall& call, const TokenRun& tokens, const float* latent,
                     float* heads) const;
+  void gate(const MixerCall& call, const float* h, float* heads) const;
   void attend_expanded(const MixerCall& call, const TokenRun& run, const AttentionTask& task,
                        const AttentionRows& rows) const;
   Rows latents(const MixerCall& call, const std::byte* page, int count,
@@ -70,6 +71,7 @@ class LatentAttention : public Mixer {
                    ExpandedPage& expanded) const;
 
   const ModelConfig& config_;
+  bool rotates_;
   Rope rope_;
   CachedAttention absorbed_;
   CachedAttention expanded_;
@@ -85,6 +87,7 @@ class LatentAttention : public Mixer {
   std::vector<weights::Matrix> to_latent_;            // [num_heads] of [kv_lora_rank, nope]
   std::vector<weights::Matrix> from_latent_;          // [num_heads] of [v, kv_lora_rank]
   std::vector<weights::Matrix> to_keys_;              // [num_heads] of [nope, kv_lora_rank]
+  weights::Matrix gate_;                              // [num_heads, hidden], if there are gates
   weights::Matrix o_;                                 // [hidden, num_heads × v]
   std::vector<float> q_a_bias_, kv_a_bias_, o_bias_;  // as the rows; empty: none
   std::optional<SparseIndexer> indexer_;  // none: the model has none, or an earlier layer's choice

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Of multi-head latent attention (latent_attention.h), with its indexer.
+#include <algorithm>
 #include <utility>
 
 #include "kernels/kv_page.h"
@@ -43,8 +44,9 @@ void add_biases(const ModelConfig& config, int kv_width, PartCost* cost) {
 uint64_t scratch_floats(const ModelConfig& config) {
   const uint64_t heads = config.num_heads, kv_rank = config.kv_lora_rank;
   const uint64_t key = kv_rank + config.qk_rope_head_dim;
+  const uint64_t row = std::max(key, config.latent_gate ? heads : 0);
   const uint64_t queries = config.q_lora_rank + heads * config.head_dim + heads * key;
-  return queries + key + heads * kv_rank + heads * config.v_head_dim + config.hidden_size +
+  return queries + row + heads * kv_rank + heads * config.v_head_dim + config.hidden_size +
          config.qk_rope_head_dim;
 }
 
@@ -59,11 +61,15 @@ PartCost latent_cost(const ModelConfig& config, const LayerConfig& layer) {
   cost.vector("self_attn.kv_a_layernorm.weight", config.kv_lora_rank);
   add_latent(config, &cost);
   cost.matrix("self_attn.o_proj.weight", hidden, v_width, TensorUse::kOutput);
+  if (config.latent_gate) {
+    cost.matrix("self_attn.g_proj.weight", config.num_heads, hidden, TensorUse::kGates);
+  }
   add_biases(config, kv_width, &cost);
   cost.scratch_floats = scratch_floats(config);
   cost.operands = {
       {{TensorUse::kQueryB, uint64_t(config.q_lora_rank)}},
       {{TensorUse::kInput, uint64_t(hidden)}, {TensorUse::kOutput, uint64_t(v_width)}}};
+  if (config.latent_gate) cost.operands.back().push_back({TensorUse::kGates, uint64_t(hidden)});
   // A score, and its value, in the expanded form, which is the smaller count for a prompt. Choices
   // of positions are not counted: an upper bound.
   cost.attended = int64_t{config.num_heads} * (config.head_dim + config.v_head_dim);

@@ -2,8 +2,8 @@
 //
 // The first half of a layer: x += mixer(rms_norm(x)), which mixes the tokens of a sequence. Kinds
 // of attention (grouped_query_attention.h, latent_attention.h), gated delta nets
-// (gated_delta_net.h), Mamba-2 (mamba2.h) and short convolutions (short_convolution.h), which keep
-// states (state_mixer.h).
+// (gated_delta_net.h), Kimi Delta Attention (kimi_delta_attention.h), Mamba-2 (mamba2.h) and short
+// convolutions (short_convolution.h), which keep states (state_mixer.h).
 //
 // Thread safety: weights are constant; everything else is used by one thread per rank.
 #pragma once

@@ -49,6 +49,8 @@ PartCost mixer_cost(const ModelConfig& config, int index) {
       return config.is_mla() ? latent_cost(config, layer) : grouped_query_cost(config, layer);
     case LayerConfig::Mixer::kDeltaNet:
       return delta_net_cost(config);
+    case LayerConfig::Mixer::kKimiDelta:
+      return kimi_delta_cost(config);
     case LayerConfig::Mixer::kConvolution:
       return convolution_cost(config);
     case LayerConfig::Mixer::kMamba2:

@@ -29,8 +29,8 @@ enum class TensorUse {
   kEmbedding,  // rows
   kVector,     // float32: norms, biases, convolutions
   kInput,      // matrices that multiply the layer's input
-  kGates,      // the delta net's small ones
-  kQueryB,     // latent attention: q_b
+  kGates,      // small ones of delta nets and of gated latent attention
+  kQueryB,     // second ones of products by two: latent attention's q_b, Kimi Delta Attention's
   kLatent,     // latent attention: kv_b, kept as three matrices per head
   kIndexQuery,
   kIndexKey,
@@ -108,6 +108,7 @@ PartCost grouped_query_cost(const ModelConfig& config, const LayerConfig& layer)
 PartCost latent_cost(const ModelConfig& config, const LayerConfig& layer);
 PartCost sparse_indexer_cost(const ModelConfig& config, const LayerConfig& layer);
 PartCost delta_net_cost(const ModelConfig& config);
+PartCost kimi_delta_cost(const ModelConfig& config);
 PartCost convolution_cost(const ModelConfig& config);
 PartCost mamba2_cost(const ModelConfig& config);
 // Of the mixer that the layer has.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Mixers that keep a state of each sequence and advance it token after token (state_layout.h):
-// gated delta nets (gated_delta_net.h), Mamba-2 (mamba2.h), short convolutions
-// (short_convolution.h).
+// gated delta nets (gated_delta_net.h), Kimi Delta Attention (kimi_delta_attention.h), Mamba-2
+// (mamba2.h), short convolutions (short_convolution.h).
 //
 // They divide as attention does, by units instead of heads: a rank computes the columns of its own
 // units, keeps only these units' states, and writes their columns of what the output projection
