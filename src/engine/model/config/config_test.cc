@@ -608,12 +608,13 @@ TEST(Families, RefuseByName) {
        "top_k_experts: expected at most the 8 experts, found 9"},
       {"gemma4_text",
        {{"per_layer_config", {{"0", {{"head_dim", 16}}}}}},
-       "per_layer_config.0: expected 2 heads of keys and values of 8, as the other layers of its "
-       "kind have, found 2 of 16"},
+       "per_layer_config.0: expected 2 heads of keys and values of 8 for 4 of queries, as the "
+       "other "
+       "layers of its kind have, found 2 of 16 for 4"},
       {"gemma4_text",
        {{"per_layer_config", {{"1", {{"sliding_window", 16}}}}}},
-       "per_layer_config.1.sliding_window: expected only head_dim and num_key_value_heads here; "
-       "wideep computes no other differences of single layers"},
+       "per_layer_config.1.sliding_window: expected only head_dim, num_key_value_heads, "
+       "num_attention_heads here; wideep computes no other differences of single layers"},
       {"gemma4_text",
        {{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 1e4}}}},
        "rope_parameters.sliding_attention: missing; expected an object"},

@@ -104,6 +104,8 @@ const NullKey kNullKeys[] = {
     {"num_mtp_modules"},
     {"use_mtp"},
     {"mtp_num_hidden_layers"},
+    {"mtp_layer_types"},
+    {"mtp_mlp_layer_types"},
     {"mtp_transformer_layers"},
     {"mtp_use_dedicated_embeddings"},
     // Not keys of the configuration classes: nothing reads them there.
