@@ -135,7 +135,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "mellum_yarn", "qwen2_moe_dense", "qwen2_window", "qwen3_5_moe_plain",
                     "qwen3_next_plain", "qwen3_plain", "solar_open_tied", "granitemoehybrid_groups",
                     "granitemoehybrid_plain", "afmoe_plain", "laguna_heads", "mimo_v2_flash_plain",
-                    "step3p7_published", "gemma4_plain", "gemma4_text_dense", "kimi_linear_plain"),
+                    "step3p7_published", "gemma4_plain", "gemma4_text_dense", "kimi_linear_plain",
+                    "bailing_hybrid_minimal"),
     [](const auto& test) { return test.param; });
 
 }  // namespace

@@ -31,6 +31,7 @@ MODULES = (
     "mimo_v2_flash",
     "step3p7",
     "kimi_linear",
+    "bailing_hybrid",
 )
 
 

@@ -545,6 +545,21 @@ TEST(Families, RefuseByName) {
        {{"rope_parameters", {{"rope_theta", 1e4}, {"partial_rotary_factor", 0.5}}}},
        "rope_parameters.partial_rotary_factor: found 0.5, but 8 of the 8 dimensions of a head are "
        "rotated (by the other keys, or by the family)"},
+      {"bailing_hybrid",
+       {{"kda_lower_bound", 0}},
+       "kda_lower_bound: expected a number from -1000000 to -1e-06, found 0"},
+      {"bailing_hybrid",
+       {{"layer_group_size", 3}},
+       "layer_group_size: expected a divisor of num_hidden_layers 2, or layer_types, found 3"},
+      {"bailing_hybrid",
+       {{"no_kda_lora", false}},
+       "no_kda_lora: expected true, found false; wideep computes no other"},
+      {"bailing_hybrid",
+       {{"expert_swiglu_limit_list", {nullptr, 7.0}}},
+       "expert_swiglu_limit_list: expected 0 for every layer; wideep computes no limits here"},
+      {"bailing_hybrid",
+       {{"qk_rope_head_dim", 0}},
+       "qk_rope_head_dim: expected an integer from 1 to 4096, found 0"},
       {"deepseek_v2",
        {{"topk_method", "noaux_tc"}},
        "topk_method: expected greedy or group_limited_greedy, found noaux_tc"},
@@ -1170,6 +1185,7 @@ TEST(Families, MixersThatKeepStates) {
   const json lists = {{"full_attn_layers", {1}}, {"kda_layers", {2}}};
   EXPECT_THAT(mixers(accepted(small_json("kimi_linear"), {{"linear_attn_config", lists}})),
               ElementsAre(kAttention, kKimiDelta));
+  EXPECT_THAT(mixers(*parse(small_json("bailing_hybrid"))), ElementsAre(kKimiDelta, kAttention));
   EXPECT_TRUE(parse(small_json("lfm2_moe"))->tie_word_embeddings);
   EXPECT_FALSE(accepted(small_json("lfm2_moe"), {{"tie_embedding", false}}).tie_word_embeddings);
 }
@@ -1228,6 +1244,18 @@ TEST(Families, OptionsOfKimiDelta) {
     ASSERT_TRUE(config.ok()) << config.status().message();
     EXPECT_THAT(config->notes, testing::IsEmpty()) << golden;
   }
+
+  // head_dim of published files is that of the delta rule; transformers writes the rotation's.
+  const json ling = small_json("bailing_hybrid");
+  EXPECT_EQ(accepted(ling, {{"head_dim", 24}}).kimi_delta.head_dim, 24);
+  const ModelConfig saved = accepted(ling, {{"head_dim", 8}, {"linear_head_dim", 24}});
+  EXPECT_EQ(saved.kimi_delta.head_dim, 24);
+  EXPECT_EQ(saved.kimi_delta.num_heads, 4);
+  EXPECT_EQ(saved.kimi_delta.decay_rank, 0);
+  EXPECT_EQ(saved.kimi_delta.decay_bound, -5.0f);
+  EXPECT_TRUE(saved.latent_gate);
+  EXPECT_TRUE(saved.layers[1].rotates);
+  EXPECT_EQ(accepted(ling, {{"kda_safe_gate", false}}).kimi_delta.decay_bound, 0.0f);
 }
 
 // The keys of the published file: those of Qwen3.5, and the gate's activation by name.
@@ -1605,6 +1633,9 @@ TEST(Families, PublishedNames) {
   EXPECT_EQ(first("kimi_linear", expert), "model.layers.1.block_sparse_moe.experts.3.w3.weight");
   EXPECT_EQ(first("kimi_linear", "mlp.gate.e_score_correction_bias"),
             "model.layers.1.block_sparse_moe.gate.e_score_correction_bias");
+  EXPECT_EQ(first("bailing_hybrid", "self_attn.o_proj.weight"),
+            "model.layers.1.attention.dense.weight");
+  EXPECT_EQ(first("bailing_hybrid", "self_attn.A_log"), "model.layers.1.attention.A_log");
   EXPECT_EQ(first("lfm2_moe", "post_attention_layernorm.weight"), "model.layers.1.ffn_norm.weight");
   EXPECT_EQ(first("lfm2_moe", "mlp.gate.e_score_correction_bias"),
             "model.layers.1.feed_forward.expert_bias");

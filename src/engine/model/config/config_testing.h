@@ -54,6 +54,7 @@ inline const std::map<std::string, nlohmann::json>& small_configs() {
   const nlohmann::json routed = {
       {"n_routed_experts", 8}, {"n_group", 1}, {"topk_group", 1}, {"moe_intermediate_size", 12}};
   const nlohmann::json indexer = {{"index_topk", 16}, {"index_n_heads", 4}, {"index_head_dim", 12}};
+  const nlohmann::json groups = {{"n_group", 1}, {"topk_group", 1}};
   const nlohmann::json experts = {{"num_experts", 8}, {"num_experts_per_tok", 2}};
   const nlohmann::json local = {{"num_local_experts", 8}, {"num_experts_per_tok", 2}};
   const nlohmann::json wide = {{"moe_intermediate_size", 12}};
@@ -75,6 +76,7 @@ inline const std::map<std::string, nlohmann::json>& small_configs() {
   };
   static const std::map<std::string, nlohmann::json> all = {
       merged("afmoe", {queries, experts, wide}),
+      merged("bailing_hybrid", {latent, experts, wide, groups, {{"layer_group_size", 2}}}),
       merged("deepseek_v2", {latent, routed, {{"num_experts_per_tok", 2}}}),
       merged("deepseek_v32", {latent, routed, indexer}),
       merged("dots1",

@@ -29,9 +29,12 @@ constexpr std::string_view kFlags[] = {"deepseek_v2", "deepseek_v3", "kimi_k2", 
 constexpr std::string_view kInterleaved[] = {"deepseek_v3", "kimi_k2", "kimi_k25", "mistral3",
                                              "mistral4"};
 constexpr std::string_view kAsManyHeads[] = {
-    "deepseek_v2",      "deepseek_v3",    "kimi_k2", "kimi_k25",         "olmoe",      "granitemoe",
-    "granitemoeshared", "hunyuan_v1_moe", "llama",   "mistral",          "qwen2",      "qwen3",
-    "mistral3",         "mistral4",       "dots1",   "granitemoehybrid", "kimi_linear"};
+    "deepseek_v2",      "deepseek_v3",    "kimi_k2",
+    "kimi_k25",         "olmoe",          "granitemoe",
+    "granitemoeshared", "hunyuan_v1_moe", "llama",
+    "mistral",          "qwen2",          "qwen3",
+    "mistral3",         "mistral4",       "dots1",
+    "granitemoehybrid", "kimi_linear",    "bailing_hybrid"};
 constexpr std::string_view kWholeHeads[] = {"deepseek_v2", "deepseek_v3", "kimi_k2",
                                             "kimi_k25",    "mixtral",     "hunyuan_v1_moe",
                                             "llama",       "mistral",     "kimi_linear"};
@@ -121,6 +124,12 @@ const NullKey kNullKeys[] = {
     {"mla_use_nope"},
     {"moe_router_activation_func"},
     {"use_grouped_topk"},
+    {"no_kda_lora"},
+    {"gated_attention_proj_granularity_type"},
+    {"moe_shared_expert_intermediate_size"},
+    {"expert_swiglu_limit_list"},
+    {"share_expert_swiglu_limit_list"},
+    {"score_function"},
     {"qk_norm_type"},
     {"scale_fmt"},
 };

@@ -109,6 +109,11 @@ const std::vector<Refused>& refused_by_transformers() {
        {"tie_word_embeddings", "attention_bias", "n_shared_experts", "norm_topk_prob",
         "routed_scaling_factor", "first_k_dense_replace", "linear_attn_config", "linear_head_dim",
         "linear_num_heads", "linear_conv_kernel_dim", "n_group"}},
+      {"bailing_hybrid",
+       {"head_dim", "tie_word_embeddings", "attention_bias", "n_shared_experts", "n_group",
+        "topk_group", "norm_topk_prob", "routed_scaling_factor", "first_k_dense_replace",
+        "short_conv_kernel_size", "layer_group_size", "kda_safe_gate", "kda_lower_bound",
+        "rope_theta"}},
       {"lfm2_moe",
        {"tie_word_embeddings", "num_key_value_heads", "conv_bias", "conv_L_cache",
         "num_dense_layers", "num_experts_per_tok", "num_experts", "use_expert_bias",
@@ -150,6 +155,8 @@ const std::vector<Refused>& refused_by_models() {
         "hidden_size_per_layer_input", "hidden_activation", "num_experts", "top_k_experts",
         "moe_intermediate_size", "per_layer_config"}},
       {"kimi_linear", {"num_shared_experts", "num_expert_group", "topk_group", "moe_renormalize"}},
+      {"bailing_hybrid",
+       {"num_shared_experts", "linear_head_dim", "linear_num_heads", "linear_conv_kernel_dim"}},
   };
   return all;
 }
@@ -204,6 +211,7 @@ TEST(NullKeys, WhatIsTheDefaultIsRead) {
       {"kimi_linear",
        {"num_key_value_heads", "head_dim", "q_lora_rank", "mlp_layer_types", "rope_scaling",
         "num_nextn_predict_layers", "mla_use_nope"}},
+      {"bailing_hybrid", {"num_key_value_heads", "q_lora_rank", "layer_types", "rope_scaling"}},
       {"lfm2_moe", {"rope_scaling"}},
       {"dots1", {"num_key_value_heads", "sliding_window", "norm_topk_prob", "layer_types"}},
       {"exaone_moe", {"layer_types", "mlp_layer_types"}},

@@ -248,8 +248,8 @@ void read_indexer(const formats::JsonObject& root, bool rotates_interleaved, Mod
 // ---- the families ----
 
 using Reader = void(const formats::JsonObject& root, ModelConfig* config);
-Reader read_afmoe, read_deepseek_v2, read_deepseek_v3, read_deepseek_v32, read_dots1,
-    read_ernie4_5_moe, read_exaone_moe, read_gemma4, read_glm4_moe, read_glm4_moe_lite,
+Reader read_afmoe, read_bailing_hybrid, read_deepseek_v2, read_deepseek_v3, read_deepseek_v32,
+    read_dots1, read_ernie4_5_moe, read_exaone_moe, read_gemma4, read_glm4_moe, read_glm4_moe_lite,
     read_glm_moe_dsa, read_gpt_oss, read_granitemoe, read_granitemoehybrid, read_hunyuan_v1_moe,
     read_hy_v3, read_kimi_linear, read_laguna, read_lfm2_moe, read_llama, read_llama4, read_mellum,
     read_mimo_v2_flash, read_minimax_m2, read_mistral, read_mistral4, read_mixtral, read_olmoe,

@@ -39,9 +39,6 @@ constexpr NotComputed kNotComputed[] = {
     {"qwen4_exp", "Qwen4Exp",
      "it needs residual connections in several streams and embeddings of n-grams, which wideep "
      "does not compute"},
-    {"bailing_hybrid", "BailingHybrid",
-     "it needs delta nets with a decay for each channel beside latent attention with rotation; "
-     "wideep does not compute the family"},
     {"hy_v4", "HYV4",
      "it needs hyper-connections and sinks in latent attention, which wideep does not compute"},
     {"axk1", "AXK1", "it needs a norm after the experts; wideep does not compute the family"},
