@@ -33,6 +33,15 @@ MODELS = ["deepseek_groups", "deepseek_v2_groups", "deepseek_v32_groups", "deeps
           "qwen2_tied", "qwen3_5_moe_plain", "qwen3_5_moe_square", "qwen3_bias", "qwen3_gqa",
           "qwen3_next_plain", "qwen3_next_square", "qwen3_plain", "solar_open_published",
           "solar_open_tied"]
+          "ernie4_5_moe_interval", "ernie4_5_moe_published", "glm4_moe_lite_plain",
+          "glm4_moe_norm_bias", "glm_moe_dsa_shared",
+          "gpt_oss_plain", "granitemoe_bias", "granitemoeshared_plain",
+          "hunyuan_v1_moe_minimal", "kimi_k2_plain", "kimi_linear_plain", "lfm2_moe_plain",
+          "llama4_published",
+          "llama_bias", "llama_llama3", "llama_tied", "minimax_m2_plain", "mistral_plain",
+          "mixtral_plain", "olmoe_plain", "qwen2_moe_plain", "qwen2_tied", "qwen3_5_moe_plain",
+          "qwen3_5_moe_square", "qwen3_bias", "qwen3_gqa", "qwen3_next_plain", "qwen3_next_square",
+          "qwen3_plain"]
 
 
 def load_converter(source):

@@ -409,6 +409,23 @@ void read_deepseek2(GgufKeys& keys) {
   config["topk_method"] = config["n_group"] == 1 ? "greedy" : "group_limited_greedy";
 }
 
+// Layers with heads of keys are those of latent attention. The chosen weights are always divided by
+// their sum.
+void read_kimi_linear(GgufKeys& keys) {
+  read_latent(keys);
+  keys.rename("n_routed_experts", "num_experts");
+  Json& config = keys.config;
+  config["norm_topk_prob"] = true;
+  config["linear_num_heads"] = keys.value("attention.head_count");
+  keys.copy("linear_head_dim", "kda.head_dim");
+  keys.copy("linear_conv_kernel_dim", "ssm.conv_kernel");
+  Json types = Json::array();
+  for (const int64_t heads : keys.integers("attention.head_count_kv")) {
+    types.push_back(heads == 0 ? "linear_attention" : "full_attention");
+  }
+  config["layer_types"] = types;
+}
+
 void read_indexer(GgufKeys& keys) {
   read_latent(keys);
   keys.copy("index_n_heads", "attention.indexer.head_count");
@@ -597,6 +614,7 @@ constexpr std::array kArchitectures = {
     Architecture{"deepseek2", "DeepseekV3ForCausalLM", "deepseek_v3", read_deepseek2},
     Architecture{"deepseek32", "DeepseekV32ForCausalLM", "deepseek_v32", read_indexer},
     Architecture{"mistral4", "Mistral4ForCausalLM", "mistral4", read_mistral4},
+    Architecture{"kimi-linear", "KimiLinearForCausalLM", "kimi_linear", read_kimi_linear},
     Architecture{"gpt-oss", "GptOssForCausalLM", "gpt_oss", read_gpt_oss},
     Architecture{"glm4moe", "Glm4MoeForCausalLM", "glm4_moe", read_glm4moe},
     Architecture{"glm-dsa", "GlmMoeDsaForCausalLM", "glm_moe_dsa", read_glm_dsa},
