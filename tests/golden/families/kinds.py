@@ -30,7 +30,7 @@ def complete(values):
     """Lists for the number of layers, from short words."""
     count = values["num_hidden_layers"]
     if "_layers" in values:
-        values["layer_types"] = layers(values.pop("_layers")[:count])
+        values["layer_types"] = layers((values.pop("_layers") * 2)[:count])
     if "_dense" in values:
         dense = values.pop("_dense")
         values["mlp_layer_types"] = ["dense" if i in dense else "sparse" for i in range(count)]
