@@ -17,6 +17,7 @@
 #include "base/scratch_directory.h"
 #include "command_model.h"
 #include "fault_load.h"
+#include "random_model.h"
 #include "service_nodes.h"
 
 namespace wideep::tests {
@@ -117,6 +118,32 @@ TEST(ServiceOverNodesTogether, TensorParallelRanksWaitForTheNode) {
   load.stop();
   EXPECT_THAT(load.problems(), IsEmpty()) << service.server().command().err();
   service.end();
+}
+
+// Units of states and rows of tokens travel between the nodes; the replies are those of one rank.
+TEST(ServiceOverNodesTogether, RanksOfSeveralNodesDivideStates) {
+  const base::ScratchDirectory model;
+  write_random_model_like(model.path(), "qwen3_next_plain");
+  FaultLoad load({.num_requests = 8, .num_clients = 3});
+  {
+    const Server alone(model.path(), {"--ranks", "1"});
+    ASSERT_GT(alone.port(), 0);
+    load.learn(alone.port());
+  }
+  for (const char* layout :
+       {"tensor_parallel_size: 2\nmoe_expert_parallel_size: 2\n", "context_parallel_size: 2\n",
+        "context_parallel_size: 2\ntensor_parallel_size: 2\n"
+        "moe_expert_parallel_size: 2\n"}) {
+    const Config config(layout);
+    ServiceNodes service(2, model.path(), config.arguments());
+    ASSERT_GT(service.port(), 0) << service.server().command().err();
+    const int64_t before = load.num_replies();
+    load.start(service.port());
+    EXPECT_TRUE(wait_until([&] { return load.num_replies() >= before + 16; }, 30s * kSlowdown));
+    load.stop();
+    EXPECT_THAT(load.problems(), IsEmpty()) << layout << service.server().command().err();
+    service.end();
+  }
 }
 
 TEST(ServiceOverNodesScaling, RanksOfOtherNodesComeAndGo) {

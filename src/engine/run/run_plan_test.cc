@@ -183,6 +183,33 @@ TEST(RunPlan, PartsOfTheSegmentLieBehindEachOther) {
   EXPECT_EQ(segment.bytes(), segment.cache_offset() + segment.cache);
 }
 
+// Two key heads of delta nets in three layers; the fourth layer, of the last stage, has a cache.
+TEST(RunPlan, RanksWithTheSameRequestsDivideStates) {
+  Wanted wanted;
+  wanted.model.config =
+      *model::read_model_config(WIDEEP_SOURCE_DIR "/tests/golden/family_models/qwen3_next_plain");
+  wanted.model.forms = model::uniform_forms(wanted.model.config, kernels::WeightFormat::kBf16);
+  wanted.model.placement = {};
+  wanted.model.placement.num_slots = wanted.model.config.routing.num_experts;
+  for (const int layer : model::moe_layers(wanted.model.config)) {
+    wanted.model.placement.layers[layer] =
+        balance::linear_placement(wanted.model.placement.num_slots, 2).value();
+  }
+  const auto state_bytes = [&] { return wanted.plan().value().memory.back().state_bytes; };
+  const uint64_t whole = state_bytes();
+  ASSERT_GT(whole, 0u);
+  wanted.options.parallel.enable_attention_dp = false;
+  EXPECT_EQ(state_bytes() * 2, whole);
+  wanted.options.parallel.enable_attention_dp = true;
+  wanted.options.parallel.sizes.cp = 2;
+  EXPECT_EQ(state_bytes() * 2, whole);
+  wanted.options.parallel.sizes.pp = 2;
+  const RunPlan plan = wanted.plan().value();
+  ASSERT_EQ(plan.memory[0].kv_page_bytes, 0u);
+  EXPECT_EQ(plan.segment.cache,
+            plan.memory[1].kv_page_bytes * static_cast<uint64_t>(plan.limits.max_pages));
+}
+
 TEST(RunPlan, TheCacheIsAsLargeAsSettingsRequestsOrMemoryAllow) {
   Wanted wanted;
   const int longest = (wanted.model.config.max_position_embeddings + 63) / 64;
