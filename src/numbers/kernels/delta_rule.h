@@ -14,8 +14,8 @@
 //
 // Row invariance: always this recurrence, token after token, never a form by chunks. Every element
 // of Sᵀ k and Sᵀ q is one chain of fused multiply-adds from zero along key_dim, ascending; the
-// update of S is fma(k, u, decay · S), and decay ∘ k is rounded. So an output's bits do not depend on how tokens are cut into
-// calls, and they are the same on all instruction sets.
+// update of S is fma(k, u, decay · S), and decay ∘ k is rounded. So an output's bits do not depend
+// on how tokens are cut into calls, and they are the same on all instruction sets.
 //
 // A few tokens go through some columns of the state before the next ones, which stay in the
 // first-level cache meanwhile: calls with many tokens are faster per token.
