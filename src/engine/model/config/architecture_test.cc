@@ -91,10 +91,8 @@ TEST(Architecture, FamiliesThatAreKnownAndNotComputed) {
   expect({{"architectures", {"PhimoeForCausalLM"}}}, "it needs layer norms and a router that");
   expect({{"architectures", {"DbrxForCausalLM"}}}, "it needs layer norms");
   expect({{"model_type", "jamba"}}, "it needs Mamba layers");
-  expect({{"architectures", {"GraniteMoeHybridForCausalLM"}}}, "it needs Mamba-2 layers");
   expect({{"architectures", {"Grok1ForCausalLM"}}}, "transformers has no class for it");
   // Those that begin with the same letters are computed.
-  EXPECT_EQ(complaint(small_json("granitemoe")), "");
   EXPECT_EQ(complaint(small_json("mistral4")), "");
 }
 
