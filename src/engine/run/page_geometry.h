@@ -40,8 +40,8 @@ struct PageGeometry {
 // where sums depend on that. Equal for copies of a checkpoint. Reads a sample of the weights.
 std::string record_class(const RunOptions& options, const RunInputs& inputs, const RunPlan& plan);
 
-// Errors (invalid input): as part_of_page(); heads that are some of several of different sizes; ranks
-// divide states that differ from layer to layer.
+// Errors (invalid input): as part_of_page(); heads that are some of several of different sizes;
+// ranks divide states that differ from layer to layer.
 Result<PageGeometry> page_geometry(const RunPlan& plan, int rank, std::string record_class);
 
 // Of `whole`, a layout of all layers and heads, what these layers and heads are. Errors (invalid

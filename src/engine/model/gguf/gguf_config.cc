@@ -230,8 +230,9 @@ void read_granitehybrid(GgufKeys& keys) {
   config["architectures"] = {"GraniteMoeHybridForCausalLM"};
   config["model_type"] = "granitemoehybrid";
   if (!keys.has("expert_count")) config["num_local_experts"] = 0;
-  if (config["num_local_experts"] == 0)
+  if (!config.contains("shared_intermediate_size")) {
     keys.copy("shared_intermediate_size", "feed_forward_length");
+  }
   read_mamba2(keys);
   const Json rotates = keys.value("rope.scaling.finetuned");
   config["position_embedding_type"] = rotates == true ? "rope" : "nope";

@@ -6,7 +6,7 @@
 //   z, x, b, c, a   = projection of h
 //   x, b, c         = silu(causal convolution over the tokens)
 //   step            = softplus(a + dt_bias), within the limits of the config
-//   o               = Mamba-2's recurrence with decay e^(−exp(A_log) · step) (kernels/state_space.h).
+//   o               = Mamba-2's recurrence (kernels/state_space.h), decay e^(−exp(A_log) · step).
 //                     Head i uses b and c of group i / (heads / groups)
 //   out             = out_proj(rms_norm(o · silu(z))), a norm for each group of heads
 //

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reference of delta_rule.h, state_space.h and convolution.h: one element at a time, in the order that they
-// define.
+// Reference of delta_rule.h, state_space.h and convolution.h: one element at a time, in the order
+// that they define.
 #include <cmath>
 #include <vector>
 
