@@ -9,7 +9,7 @@ from families.kinds import BASE, MIXED, ODD, OPTIONS, complete, default, layers,
 ROPES = [
     ropes(default(1e6), default(1e4)),
     ropes(yarn(), default(1e4)),
-    ropes(default(1e5), yarn(truncate=False)),
+    ropes(default(1e5), yarn()),
 ]
 
 FAMILIES = [

@@ -795,6 +795,13 @@ TEST(Families, RefuseByName) {
         {"layer_types", {"chunked_attention", "full_attention"}}},
        "attention_chunk_size: null; layer_types has layers of chunked_attention"},
       {"mellum",
+       {{"rope_parameters", kind_ropes({{"rope_type", "yarn"},
+                                        {"factor", 4.0},
+                                        {"original_max_position_embeddings", 32},
+                                        {"truncate", false}})}},
+       "rope_parameters.full_attention.truncate: expected true, found false; transformers takes it "
+       "for true here, others may not"},
+      {"mellum",
        {{"layer_types", {"sliding_attention", "full_attention"}}, {"sliding_window", nullptr}},
        "sliding_window: missing; layer_types has layers of sliding_attention"},
       {"mellum",

@@ -105,6 +105,11 @@ void read_kind_rope(const JsonObject& root, std::string_view word, const KindRop
     return;
   }
   kind->rope = read_rope_object(root, rope, *config);
+  if (!kind->rope.truncate) {
+    rope.complain("truncate",
+                  "expected true, found false; transformers takes it for true here, "
+                  "others may not");
+  }
   if (by_default.rotated > 0) {
     const bool is_plain = kind->rope.scaling == RopeConfig::Scaling::kNone;
     const double found = rope.number_or(kShare, is_plain ? by_default.rotated_if_absent : 1.0,
