@@ -38,7 +38,10 @@ bool is_accepted(const model::ModelConfig& config, const cost::Layout& layout) {
 }
 
 bool divides_heads(const model::ModelConfig& config, int parts) {
-  return config.num_heads % parts == 0 && config.hidden_size % parts == 0;
+  for (int i = 0; i < config.num_attention_kinds(); ++i) {
+    if (config.attention_kind(i).num_heads % parts != 0) return false;
+  }
+  return config.hidden_size % parts == 0;
 }
 
 std::vector<int> slot_counts(int num_experts, int ep) {

@@ -49,8 +49,8 @@ constexpr NotComputed kNotComputed[] = {
      "it needs attention and experts side by side, and layer norms, which wideep does not "
      "compute"},
     {"muse_spark", "MuseSpark",
-     "it needs gates of the residual stream, experts of another width than the model and capped "
-     "logits, which wideep does not compute"},
+     "it needs gates of the residual stream and experts of another width than the model, which "
+     "wideep does not compute"},
     {"inkling", "Inkling",
      "it needs convolutions beside attention and scores by relative position, which wideep does "
      "not compute"},

@@ -66,6 +66,9 @@ Status MoeRunner::forward(const Compute& compute, const MoeWeights& weights, con
       token_rows_.encode(compute, call, routing_.wanted(), routing_.input_weights());
   Progress progress{compute, weights, call, rows,
                     ep::num_chunks(call.tokens_of_ranks, shape_.max_group_tokens)};
+  // The gate of a shared expert that the caller has computed reads the input, which other ranks of
+  // the tensor group overwrite as soon as they have their results.
+  if (call.shared != nullptr) run_shared(progress);
   WIDEEP_TRY(run_chunks(progress));
   totals_.exchange_cpu_ns =
       worked_ns(compute) - before - totals_.experts_cpu_ns - totals_.shared_cpu_ns;
