@@ -25,10 +25,6 @@ namespace {
 constexpr float kNormEpsilon = 1e-6f;  // of queries and keys; no key of config.json sets it
 constexpr int64_t kTokensPerTask = 8;
 
-float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
-// Above 20 it equals x in float32.
-float softplus(float x) { return x > 20.0f ? x : std::log1p(std::exp(x)); }
-
 }  // namespace
 
 // ---- weights ----
@@ -71,19 +67,13 @@ Status GatedDeltaNet::load_projections(const weights::WeightLoader& loader,
   return {};
 }
 
-// The kernel takes the weights of all channels for one input after the other.
 Status GatedDeltaNet::load_convolution(const weights::WeightLoader& loader,
                                        const std::string& prefix) {
-  const auto channels = static_cast<size_t>(options_.convolved_width());
-  const auto width = static_cast<size_t>(options_.convolution_width);
-  WIDEEP_TRY_ASSIGN(const std::vector<float> stored,
-                    loader.floats(prefix + "conv1d.weight",
-                                  {options_.convolved_width(), options_.convolution_width}));
-  convolution_.resize(stored.size());
-  for (size_t channel = 0; channel < channels; ++channel) {
-    for (size_t j = 0; j < width; ++j)
-      convolution_[j * channels + channel] = stored[channel * width + j];
-  }
+  const int channels = options_.convolved_width();
+  WIDEEP_TRY_ASSIGN(
+      const std::vector<float> stored,
+      loader.floats(prefix + "conv1d.weight", {channels, options_.convolution_width}));
+  put_convolution(stored, {.begin = 0, .size = channels}, channels, &convolution_);
   return {};
 }
 

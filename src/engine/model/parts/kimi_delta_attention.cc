@@ -25,10 +25,6 @@ namespace {
 
 constexpr float kNormEpsilon = 1e-6f;  // of queries and keys; no key of config.json sets it
 
-float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
-// Above 20 it equals x in float32.
-float softplus(float x) { return x > 20.0f ? x : std::log1p(std::exp(x)); }
-
 }  // namespace
 
 // ---- weights ----
@@ -74,22 +70,16 @@ Result<KimiDeltaAttention::Projection> KimiDeltaAttention::load_projection(
   return projection;
 }
 
-// The kernel takes the weights of all channels for one input after the other.
+// Those of queries, keys and values side by side.
 Status KimiDeltaAttention::load_convolutions(const WeightLoader& loader,
                                              const std::string& prefix) {
-  const auto channels = static_cast<size_t>(options_.width());
-  const auto width = static_cast<size_t>(options_.convolution_width);
-  convolution_.resize(width * 3 * channels);
-  size_t first = 0;
+  const int width = options_.width();
+  int first = 0;
   for (const char* name : {"q_conv1d.weight", "k_conv1d.weight", "v_conv1d.weight"}) {
     WIDEEP_TRY_ASSIGN(const std::vector<float> stored,
-                      loader.floats(prefix + name, {options_.width(), options_.convolution_width}));
-    for (size_t channel = 0; channel < channels; ++channel) {
-      for (size_t j = 0; j < width; ++j) {
-        convolution_[j * 3 * channels + first + channel] = stored[channel * width + j];
-      }
-    }
-    first += channels;
+                      loader.floats(prefix + name, {width, options_.convolution_width}));
+    put_convolution(stored, {.begin = first, .size = width}, 3 * width, &convolution_);
+    first += width;
   }
   return {};
 }

@@ -20,9 +20,6 @@ namespace {
 
 constexpr int64_t kRowsPerTask = 8;
 
-// Above 20 it equals x in float32.
-float soft_step(float x) { return x > 20.0f ? x : std::log1p(std::exp(x)); }
-
 }  // namespace
 
 // ---- weights ----
@@ -51,19 +48,12 @@ Result<std::unique_ptr<Mixer>> Mamba2::load(const ModelConfig& config, int layer
   return std::unique_ptr<Mixer>(std::move(part));
 }
 
-// The kernel takes the weights of all channels for one input after the other.
 Status Mamba2::load_convolution(const weights::WeightLoader& loader, const std::string& prefix) {
-  const auto channels = static_cast<size_t>(options_.convolved_width());
-  const auto width = static_cast<size_t>(options_.convolution_width);
-  WIDEEP_TRY_ASSIGN(const std::vector<float> stored,
-                    loader.floats(prefix + "conv1d.weight",
-                                  {options_.convolved_width(), options_.convolution_width}));
-  convolution_.resize(stored.size());
-  for (size_t channel = 0; channel < channels; ++channel) {
-    for (size_t j = 0; j < width; ++j) {
-      convolution_[j * channels + channel] = stored[channel * width + j];
-    }
-  }
+  const int channels = options_.convolved_width();
+  WIDEEP_TRY_ASSIGN(
+      const std::vector<float> stored,
+      loader.floats(prefix + "conv1d.weight", {channels, options_.convolution_width}));
+  put_convolution(stored, {.begin = 0, .size = channels}, channels, &convolution_);
   WIDEEP_TRY_ASSIGN(convolution_bias_,
                     load_bias(options_.convolution_bias, loader, prefix + "conv1d.bias",
                               options_.convolved_width()));
@@ -194,7 +184,7 @@ void Mamba2::prepare_heads(const Step& step) const {
           float* length = step.inputs.step + t * step.inputs.stride;
           float* decay = step.inputs.decay + t * heads;
           for (size_t head = first; head < last; ++head) {
-            length[head] = std::clamp(soft_step(length[head] + step_bias_[head]), options_.min_step,
+            length[head] = std::clamp(softplus(length[head] + step_bias_[head]), options_.min_step,
                                       options_.max_step);
             decay[head] = std::exp(-decay_[head] * length[head]);
           }

@@ -38,13 +38,7 @@ Result<std::unique_ptr<Mixer>> ShortConvolution::load(const ModelConfig& config,
   WIDEEP_TRY_ASSIGN(part->out_bias_, load_bias(biased, loader, prefix + "out_proj.bias", hidden));
   WIDEEP_TRY_ASSIGN(const std::vector<float> stored,
                     loader.floats(prefix + "conv.weight", {hidden, width}));
-  part->convolution_.resize(stored.size());
-  for (int channel = 0; channel < hidden; ++channel) {
-    for (int j = 0; j < width; ++j) {
-      part->convolution_[static_cast<size_t>(j) * hidden + channel] =
-          stored[static_cast<size_t>(channel) * width + j];
-    }
-  }
+  put_convolution(stored, {.begin = 0, .size = hidden}, hidden, &part->convolution_);
   return std::unique_ptr<Mixer>(std::move(part));
 }
 

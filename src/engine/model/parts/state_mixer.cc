@@ -24,6 +24,18 @@ ColumnRange columns_of(UnitRange units, int unit_columns, int width) {
 
 }  // namespace
 
+void StateMixer::put_convolution(const std::vector<float>& stored, ColumnRange channels, int all,
+                                 std::vector<float>* to) {
+  const size_t width = stored.size() / static_cast<size_t>(channels.size);
+  to->resize(width * static_cast<size_t>(all));
+  for (size_t channel = 0; channel < static_cast<size_t>(channels.size); ++channel) {
+    for (size_t j = 0; j < width; ++j) {
+      (*to)[j * static_cast<size_t>(all) + static_cast<size_t>(channels.begin) + channel] =
+          stored[channel * width + j];
+    }
+  }
+}
+
 Result<const float*> StateMixer::forward(const MixerCall& call, const float* h) const {
   const Output to = output();
   const int num_tokens = call.batch.num_tokens(), width = to.matrix.k();

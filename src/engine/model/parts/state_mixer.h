@@ -13,7 +13,9 @@
 // Thread safety: as Mixer.
 #pragma once
 
+#include <cmath>
 #include <span>
+#include <vector>
 
 #include "model/parts/mixer.h"
 
@@ -49,6 +51,14 @@ class StateMixer : public Mixer {
   // What the output projection takes instead of `heads`, [num_tokens, output width] of the batch
   // with the columns of all units: them, or rows in memory of this rank.
   virtual const float* finish(const MixerCall&, const float* heads) const { return heads; }
+
+  static float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
+  // Above 20 it equals x in float32.
+  static float softplus(float x) { return x > 20.0f ? x : std::log1p(std::exp(x)); }
+  // Writes a convolution's weights, [channels.size, width] as files have them, to these columns of
+  // `to`, [width, all]: the kernel takes those of all channels for one input after the other.
+  static void put_convolution(const std::vector<float>& stored, ColumnRange channels, int all,
+                              std::vector<float>* to);
 
   // Calls run(first, count, saved) for the parts of a sequence's tokens, of which the first has
   // number 0: after each part the state is copied to `saved`; null: after the last part.
