@@ -27,21 +27,12 @@ MODELS = ["deepseek_groups", "deepseek_v2_groups", "deepseek_v32_groups", "deeps
           "exaone_moe_published", "gemma4_text_dense", "gemma4_text_plain", "glm4_moe_lite_plain",
           "glm4_moe_norm_bias", "glm_moe_dsa_shared", "gpt_oss_plain", "granitemoe_bias",
           "granitemoehybrid_dense", "granitemoehybrid_plain", "granitemoeshared_plain",
-          "hunyuan_v1_moe_minimal", "hy_v3_published", "kimi_k2_plain", "lfm2_moe_plain",
-          "llama4_published", "llama_bias", "llama_llama3", "llama_tied", "minimax_m2_plain",
-          "mistral3_groups", "mistral_plain", "mixtral_plain", "olmoe_plain", "qwen2_moe_plain",
-          "qwen2_tied", "qwen3_5_moe_plain", "qwen3_5_moe_square", "qwen3_bias", "qwen3_gqa",
-          "qwen3_next_plain", "qwen3_next_square", "qwen3_plain", "solar_open_published",
-          "solar_open_tied"]
-          "ernie4_5_moe_interval", "ernie4_5_moe_published", "glm4_moe_lite_plain",
-          "glm4_moe_norm_bias", "glm_moe_dsa_shared",
-          "gpt_oss_plain", "granitemoe_bias", "granitemoeshared_plain",
-          "hunyuan_v1_moe_minimal", "kimi_k2_plain", "kimi_linear_plain", "lfm2_moe_plain",
-          "llama4_published",
-          "llama_bias", "llama_llama3", "llama_tied", "minimax_m2_plain", "mistral_plain",
+          "hunyuan_v1_moe_minimal", "hy_v3_published", "kimi_k2_plain", "kimi_linear_plain",
+          "lfm2_moe_plain", "llama4_published", "llama_bias", "llama_llama3", "llama_tied",
+          "mimo_v2_flash_published", "minimax_m2_plain", "mistral3_groups", "mistral_plain",
           "mixtral_plain", "olmoe_plain", "qwen2_moe_plain", "qwen2_tied", "qwen3_5_moe_plain",
           "qwen3_5_moe_square", "qwen3_bias", "qwen3_gqa", "qwen3_next_plain", "qwen3_next_square",
-          "qwen3_plain"]
+          "qwen3_plain", "solar_open_published", "solar_open_tied"]
 
 
 def load_converter(source):
@@ -95,6 +86,10 @@ def complete(config, model):
     return config
 
 
+# The converter is written for the keys of these published files, which transformers translates.
+AS_PUBLISHED = ("bailing_hybrid", "mimo_v2_flash", "step3p7")
+
+
 def with_tokens(path, folder):
     """A copy of a model with as many tokens as rows: Gemma's converter counts them."""
     copy = pathlib.Path(folder) / path.name
@@ -110,7 +105,16 @@ def convert(conversion, path, output, kind):
     import gguf
     import torch
 
-    hparams = complete(conversion.ModelBase.load_hparams(path, False), path.name)
+    original = conversion.ModelBase.load_hparams
+
+    def load(directory, is_mistral_format=False):
+        if path.name.startswith(AS_PUBLISHED):
+            config = json.loads((path / "config.json").read_text())
+        else:
+            config = original(directory, is_mistral_format)
+        return complete(config, path.name)
+
+    hparams = load(path)
     architecture = conversion.get_model_architecture(hparams, conversion.ModelType.TEXT)
     model_class = conversion.get_model_class(architecture)
 
@@ -128,16 +132,13 @@ def convert(conversion, path, output, kind):
             setattr(model_class, cache, {})
     if hasattr(model_class, "no_mtp"):
         model_class.no_mtp = True
-    original = conversion.ModelBase.load_hparams
-    conversion.ModelBase.load_hparams = staticmethod(
-        lambda directory, is_mistral_format=False: complete(
-            original(directory, is_mistral_format), path.name))
+    conversion.ModelBase.load_hparams = staticmethod(load)
     try:
         with torch.inference_mode():
             types = {"f32": "ALL_F32", "bf16": "MOSTLY_BF16", "f16": "MOSTLY_F16",
                      "q8_0": "MOSTLY_Q8_0"}
             model = model_class(path, gguf.LlamaFileType[types[kind]], output, eager=True,
-                                hparams=complete(original(path, False), path.name))
+                                hparams=load(path))
             model.write()
     finally:
         conversion.ModelBase.load_hparams = original

@@ -21,6 +21,7 @@
 #include "base/try.h"
 #include "formats/json_text.h"
 #include "model/gguf/gguf_keys.h"
+#include "model/gguf/gguf_layer_kinds.h"
 #include "tensor_files/block_type.h"
 #include "tensor_files/shape.h"
 
@@ -130,6 +131,23 @@ void read_common(GgufKeys& keys) {
 bool scales_weights(const GgufKeys& keys) {
   const double scale = keys.number_or("expert_weights_scale", 1.0);
   return scale != 1.0 && scale != 0.0;  // llama.cpp takes 0 for none
+}
+
+// mlp_layer_types, by the tensors. Files without any layer follow the metadata.
+Json mlp_words(const GgufKeys& keys) {
+  const int64_t dense = num_leading_dense(keys);
+  const bool is_known = !layers_of(keys, true).empty();
+  Json words = Json::array();
+  for (int64_t layer = 0; layer < std::min<int64_t>(keys.num_layers(), 4096); ++layer) {
+    words.push_back((is_known ? is_moe(keys, layer) : layer >= dense) ? "sparse" : "dense");
+  }
+  return words;
+}
+
+// head_dim of families whose own value for files without it is another than llama.cpp's.
+void read_head_dim(GgufKeys& keys) {
+  const int64_t heads = std::max<int64_t>(1, keys.integer_or("attention.head_count", 1));
+  keys.copy_or("head_dim", "attention.key_length", keys.integer_or("embedding_length", 0) / heads);
 }
 
 // ---- the architectures ----
@@ -320,17 +338,7 @@ void read_exaone_moe(GgufKeys& keys) {
   config.erase("attention_bias");
   keys.copy("sliding_window", "attention.sliding_window");
   keys.copy("rope_theta", "rope.freq_base_swa");
-  constexpr const char* kPattern = "attention.sliding_window_pattern";
-  const std::vector<int64_t> listed = keys.integers(kPattern);
-  const int64_t period = keys.integer_or(kPattern, 4);
-  Json types = Json::array();
-  for (int64_t layer = 0; layer < std::min<int64_t>(keys.num_layers(), 4096); ++layer) {
-    const bool slides = layer < static_cast<int64_t>(listed.size())
-                            ? listed[static_cast<size_t>(layer)] != 0
-                            : period > 0 && (layer + 1) % period != 0;
-    types.push_back(slides ? "sliding_attention" : "full_attention");
-  }
-  config["layer_types"] = types;
+  config["layer_types"] = layer_words(sliding_layers(keys, {.layers = 4}));
 }
 
 void read_hy_v3(GgufKeys& keys) {
@@ -345,6 +353,33 @@ void read_hy_v3(GgufKeys& keys) {
       keys.integer_or("expert_shared_feed_forward_length", width) / width;
   keys.set_origin("num_shared_experts", "expert_shared_feed_forward_length");
   config["router_scaling_factor"] = config["routed_scaling_factor"];
+}
+
+// Windows, which count the positions before a token, as in the published config.json; their layers
+// have heads of keys and values of their own. llama.cpp always divides by the sum of the weights.
+void read_mimo2(GgufKeys& keys) {
+  constexpr const char* kHeads = "attention.head_count_kv";
+  read_grouped_experts(keys);
+  Json& config = keys.config;
+  for (const char* key : {"first_k_dense_replace", "num_nextn_predict_layers"}) config.erase(key);
+  keys.require("expert_gating_func", kSigmoid);
+  keys.copy_or("norm_topk_prob", "expert_weights_norm", true);
+  config["mlp_layer_types"] = mlp_words(keys);
+  read_head_dim(keys);
+  keys.copy_or("v_head_dim", "attention.value_length", config["head_dim"]);
+  keys.copy_or("attention_value_scale", "attention.value_scale", 1.0);
+  keys.copy_or("sliding_window_size", "attention.sliding_window", 0);
+  const std::vector<bool> slides = sliding_layers(keys, {});
+  config["layer_types"] = layer_words(slides);
+  const Json full = number_of_kind(keys, kHeads, slides, false);
+  const Json sliding = number_of_kind(keys, kHeads, slides, true);
+  config["num_key_value_heads"] = full;
+  if (full.is_null() && sliding.is_number_integer()) {
+    config["num_key_value_heads"] = sliding.get<int64_t>() / 2;
+  }
+  if (!sliding.is_null()) config["swa_num_key_value_heads"] = sliding;
+  keys.set_origin("swa_num_key_value_heads", kHeads);
+  read_kind_rotations(keys, {.scales = false});
 }
 
 // Latent attention. Older converters do not give the sizes of the expanded heads apart.
@@ -622,6 +657,7 @@ constexpr std::array kArchitectures = {
     Architecture{"dots1", "Dots1ForCausalLM", "dots1", read_dots1},
     Architecture{"exaone-moe", "ExaoneMoeForCausalLM", "exaone_moe", read_exaone_moe},
     Architecture{"hy_v3", "HYV3ForCausalLM", "hy_v3", read_hy_v3},
+    Architecture{"mimo2", "MiMoV2FlashForCausalLM", "mimo_v2_flash", read_mimo2},
     Architecture{"minimax-m2", "MiniMaxM2ForCausalLM", "minimax_m2", read_minimax},
     Architecture{"gemma4", "Gemma4ForCausalLM", "gemma4_text", read_gemma4, false, true},
     Architecture{"llama4", "Llama4ForCausalLM", "llama4_text", read_llama4},
@@ -777,6 +813,9 @@ Result<GgufConfig> gguf_config(const tensor_files::GgufFiles& files) {
         fmt::format("{}: {}.expert_weights_scale: expected 1 or none (the models of "
                     "this architecture do not scale), found {}",
                     file.path(), architecture->name, keys.number_or("expert_weights_scale", 1.0)));
+  }
+  if (!keys.complaint().empty()) {
+    return invalid_input(fmt::format("{}: {}", file.path(), keys.complaint()));
   }
   read_tokens(file, keys);
   GgufConfig result;

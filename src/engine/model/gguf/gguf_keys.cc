@@ -87,6 +87,18 @@ std::vector<int64_t> GgufKeys::integers(std::string_view key) const {
   return list;
 }
 
+std::vector<double> GgufKeys::numbers(std::string_view key) const {
+  const GgufValue* found = find(key);
+  std::vector<double> list;
+  if (found == nullptr || !found->is_list()) return list;
+  for (size_t i = 0; i < found->size(); ++i) {
+    const Json number = scalar(*found, i);
+    if (!number.is_number()) return {};
+    list.push_back(number.get<double>());
+  }
+  return list;
+}
+
 std::string GgufKeys::text_or(std::string_view key, const std::string& otherwise) const {
   const GgufValue* found = find(key);
   if (found == nullptr || found->is_list()) return otherwise;
@@ -129,6 +141,17 @@ void GgufKeys::rename(const char* from, const char* to) {
 
 void GgufKeys::set_origin(const std::string& key, std::string_view from) {
   origins_.insert_or_assign(key, fmt::format("{}.{}", architecture_, from));
+}
+
+void GgufKeys::complain(std::string_view key, std::string_view what) {
+  if (complaint_.empty()) complaint_ = fmt::format("{}.{}: {}", architecture_, key, what);
+}
+
+void GgufKeys::require(std::string_view key, const Json& expected) {
+  if (!has(key) || value(key) == expected) return;
+  complain(key, fmt::format("expected {}, or none, found {}; wideep computes no other in this "
+                            "architecture",
+                            expected.dump(), base::printable(value(key).dump(), 60)));
 }
 
 int64_t GgufKeys::num_layers() const {

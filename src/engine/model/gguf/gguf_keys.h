@@ -41,6 +41,8 @@ class GgufKeys {
   double number_or(std::string_view key, double otherwise) const;
   // The elements of a list of integers or booleans; empty: absent, or something else.
   std::vector<int64_t> integers(std::string_view key) const;
+  // The same of numbers.
+  std::vector<double> numbers(std::string_view key) const;
   std::string text_or(std::string_view key, const std::string& otherwise) const;
 
   // nullptr: no such tensor.
@@ -57,6 +59,13 @@ class GgufKeys {
   void copy_or(const char* key, std::string_view from, const Json& otherwise);
   // The same value under another key.
   void rename(const char* from, const char* to);
+
+  // A contradiction of the file, which no reader of config.json could find. The first is kept:
+  // "qwen3moe.expert_gating_func: …"; "": there is none.
+  void complain(std::string_view key, std::string_view what);
+  const std::string& complaint() const { return complaint_; }
+  // Complains unless the key has this value, if the file has it.
+  void require(std::string_view key, const Json& expected);
 
   // Where a key of config.json has its value from, for messages: a key of the file, or a tensor.
   void set_origin(const std::string& key, std::string_view from);
@@ -79,6 +88,7 @@ class GgufKeys {
   std::string architecture_;
   mutable std::set<std::string> asked_;
   std::map<std::string, std::string> origins_;
+  std::string complaint_;
 };
 
 }  // namespace wideep::model

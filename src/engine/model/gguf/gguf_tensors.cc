@@ -469,8 +469,9 @@ Status GgufTensors::match(ModelConfig* config) const {
         continue;
       }
       // They would change results: biases that the family does not have, scales beside codes,
-      // divisors of frequencies that depend on the length.
-      if (name.ends_with(".bias") || name.ends_with(".scale") ||
+      // sinks and gates of attention, divisors of frequencies that depend on the length.
+      if (name.ends_with(".bias") || name.ends_with(".attn_sinks.weight") ||
+          name.ends_with(".attn_gate.weight") || name.ends_with(".scale") ||
           name.starts_with("rope_factors_") || (layer && *layer >= config->num_all_layers())) {
         return invalid_input(fmt::format(
             "{}: tensor '{}': a tensor that the model's description leaves out, which has {} "
