@@ -80,6 +80,14 @@ constexpr std::string_view kDeepseek3 =
     WIDEEP_ASCII_WORD WIDEEP_MARKED_WORD R"(| ?[\p{P}\p{S}]+[\r\n]*|)" WIDEEP_ENDS;
 constexpr std::string_view kSpark =
     WIDEEP_ASCII_WORD WIDEEP_MARKED_WORD R"(| ?[\p{P}\p{S}]+|[\r\n]|\s+(?!\S)|\s+)";
+// Digits in threes from the right.
+constexpr std::string_view kRightThrees = R"(\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N})))";
+// Scripts of Asia, in llama.cpp's ranges: some are wider than blocks (U+8C48 to U+FAFF), or
+// narrower.
+constexpr std::string_view kAsianScripts =
+    "[\u4e00-\u9fff\u3400-\u4dbf\u8c48-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f"
+    "\u2f00-\u2fdf\u0e40-\u0e7f\u0e80-\u0eff\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f"
+    "\ua9e0-\ua9ff\uac00-\ud7af\u1100-\u11ff]+";
 // The letters with case, of all scripts that have it.
 constexpr std::string_view kDeepseekLetters =
     "\\s?["
@@ -144,6 +152,7 @@ const std::map<std::string_view, GgufSplits, std::less<>>& all_splits() {
     add({{kLineEnd, R"(\s?\p{L}+)", R"(\s?\p{P}+)", kHanAndHangul, kDigit}}, {"deepseek-coder"});
     add({{kThreeDigits, kHanAndKana, kDeepseek3}},
         {"deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"});
+    add({{kRightThrees, kAsianScripts, kDeepseek3}}, {"afmoe"});
     add({{kThreeDigits, kHanAndKana, kSpark, kDigit}}, {"spark2_5"});
     add({{kBloom}}, {"poro-chat", "bloom", "gpt3-finnish"});
     add({{kBloom, kDigit}}, {"viking"});

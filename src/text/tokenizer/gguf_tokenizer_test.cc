@@ -4,9 +4,11 @@
 #include "tokenizer/gguf_tokenizer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -17,6 +19,7 @@
 #include "tensor_files/gguf_testing.h"
 #include "tokenizer/gguf_patterns.h"
 #include "tokenizer/golden_texts.h"
+#include "tokenizer/pattern.h"
 #include "tokenizer/tokenizer.h"
 
 namespace wideep::tokenizer {
@@ -112,6 +115,30 @@ std::string error_of(const GgufBuilder& builder) {
   EXPECT_EQ(parts.status().exit_code(), 2);
   EXPECT_EQ(parts.status().message().find('\n'), std::string::npos);
   return parts.status().message();
+}
+
+// Trinity's, by llama.cpp's own function.
+TEST(GgufTokenizer, TextsOfTrinity) {
+  const GgufSplits* splits = find_splits("afmoe");
+  ASSERT_NE(splits, nullptr);
+  const auto cut = [&](std::string_view text) {
+    std::vector<std::string_view> pieces = {text};
+    for (const std::string_view regex : splits->patterns) {
+      const auto pattern = Pattern::from_regex(regex);
+      EXPECT_TRUE(pattern.ok()) << pattern.status().message();
+      if (!pattern.ok()) return std::string();
+      std::vector<std::string_view> cut;
+      for (const std::string_view piece : pieces) {
+        MatchScratch scratch;
+        scratch.add_text(piece);
+        pattern->split(piece, &scratch, &cut);
+      }
+      pieces = cut;
+    }
+    return fmt::format("{}", fmt::join(pieces, "|"));
+  };
+  EXPECT_EQ(cut("a\u4e2d\u6587b \u0e40\u0e01\u0e25 \ud55c\uad6d\uc5b4!"),
+            "a|\u4e2d\u6587|b| |\u0e40|\u0e01\u0e25| |\ud55c\uad6d\uc5b4|!");
 }
 
 TEST(GgufTokenizer, BadInputIsOneLine) {

@@ -42,6 +42,11 @@ constexpr std::string_view kSpaceAtEndTranslated =
 constexpr std::string_view kSeveralWords = R"((?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+)";
 constexpr std::string_view kOneWord = R"(\p{L}[\p{L}\p{M}]*+)";
 
+// Digits in threes from the right: each match looks to the end of a run. Only the first one needs
+// to, so that a run takes linear time.
+constexpr std::string_view kThreesFromRight = R"(\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N})))";
+constexpr std::string_view kFirstOrThree = "(?<!{0}){0}{{1,2}}(?=(?:{0}{{3}})*+(?!{0}))|{0}{{3}}";
+
 // The newer code points of a category or of the script Han as items of a class,
 // "\x{A7CB}-\x{A7CD}...", with adjacent ranges joined.
 std::string newer_ranges(std::string_view category) {
@@ -378,6 +383,9 @@ class Translator {
 
 Result<std::string> to_pcre2_syntax(std::string_view regex) {
   if (regex == kSpaceAtEnd) return std::string(kSpaceAtEndTranslated);
+  if (regex == kThreesFromRight) {
+    return fmt::format(kFirstOrThree, fmt::format("[\\p{{N}}{}]", newer_ranges("N")));
+  }
   return Translator(regex).run();
 }
 

@@ -11,6 +11,7 @@
 //                      versions (unicode_newer.h)
 //   [..&&..] [..[..]]  to ranges of characters (character_set.h)
 //   \s+$               where it is the whole expression: white space before a line's end
+//   N{1,3}(?=(?:N{3})*(?!N)) as the whole expression, \p{N} for N: digits in threes from the right
 //   (?:L M*(?: L M*)*)+ at the end of an alternative, \p{L} for L: words with spaces between them
 // Equal in both: literals, escaped punctuation, \r \n \t \f, '.', '|', character classes,
 // (..), (?:..), (?=..), (?!..), (?i:..) around ASCII, the quantifiers ? * + (also lazy and

@@ -130,6 +130,15 @@ TEST(PatternTest, ClassesMayBeNestedAndIntersected) {
   EXPECT_THAT(split("\\d", "a1\u0663"), ElementsAre("a", "1", "\u0663"));
 }
 
+TEST(PatternTest, DigitsInThreesFromTheRight) {
+  const std::string threes = R"(\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N})))";
+  EXPECT_THAT(split(threes, "ab1234567 12"), ElementsAre("ab", "1", "234", "567", " ", "12"));
+  EXPECT_THAT(split(threes, "123456x7"), ElementsAre("123", "456", "x", "7"));
+  EXPECT_THAT(split(threes, "\u0661\u0662\u0663\u0664"),
+              ElementsAre("\u0661", "\u0662\u0663\u0664"));
+  EXPECT_EQ(split(threes, std::string(1'000'000, '7')).size(), 333'334u);
+}
+
 TEST(PatternTest, WhiteSpaceAtTheEndOfALine) {
   EXPECT_THAT(split("\\s+$", "a  b  "), ElementsAre("a  b", "  "));
   EXPECT_THAT(split("\\s+$", "a  \n  b"), ElementsAre("a", "  ", "\n  b"));

@@ -14,7 +14,8 @@ FAMILIES = [
         shapes={
             "plain": dict(num_hidden_layers=4, _minimal=True),
             "published": dict(
-                layer_types=layers("ssf"),
+                num_hidden_layers=4,
+                layer_types=layers("sssf"),
                 num_shared_experts=2,
                 mup_enabled=True,
                 route_scale=2.448,

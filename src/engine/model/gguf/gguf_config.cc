@@ -382,6 +382,35 @@ void read_mimo2(GgufKeys& keys) {
   read_kind_rotations(keys, {.scales = false});
 }
 
+// llama.cpp does not rotate every fourth layer, whatever windows it has; the embeddings are
+// always scaled. Weights are not divided by their sum unless the file says so.
+void read_afmoe(GgufKeys& keys) {
+  constexpr const char* kPattern = "attention.sliding_window_pattern";
+  read_experts(keys, "num_experts", "moe_intermediate_size");
+  keys.copy("intermediate_size", "feed_forward_length");
+  keys.copy_or("num_shared_experts", "expert_shared_count", 0);
+  keys.copy_or("n_group", "expert_group_count", 1);
+  keys.copy_or("topk_group", "expert_group_used_count", 1);
+  keys.copy_or("route_norm", "expert_weights_norm", false);
+  keys.require("expert_gating_func", kSigmoid);
+  read_head_dim(keys);
+  Json& config = keys.config;
+  keys.require("rope.dimension_count", config["head_dim"]);
+  config["route_scale"] = scales_weights(keys) ? keys.value("expert_weights_scale") : Json(1.0);
+  config["num_dense_layers"] = num_leading_dense(keys);
+  config["mup_enabled"] = true;
+  keys.copy_or("sliding_window", "attention.sliding_window", 0);
+  keys.require("rope.freq_base_swa", keys.number_or("rope.freq_base", 1e4));
+  const std::vector<bool> slides = sliding_layers(keys, {.layers = 4});
+  for (size_t layer = 0; layer < slides.size(); ++layer) {
+    if (slides[layer] == ((layer + 1) % 4 != 0)) continue;
+    keys.complain(kPattern,
+                  "expected windows in all but every fourth layer, which does not rotate; "
+                  "wideep computes no other pattern in this architecture");
+  }
+  config["layer_types"] = layer_words(slides);
+}
+
 // Latent attention. Older converters do not give the sizes of the expanded heads apart.
 void read_latent(GgufKeys& keys) {
   read_grouped_experts(keys);
@@ -657,6 +686,7 @@ constexpr std::array kArchitectures = {
     Architecture{"dots1", "Dots1ForCausalLM", "dots1", read_dots1},
     Architecture{"exaone-moe", "ExaoneMoeForCausalLM", "exaone_moe", read_exaone_moe},
     Architecture{"hy_v3", "HYV3ForCausalLM", "hy_v3", read_hy_v3},
+    Architecture{"afmoe", "AfmoeForCausalLM", "afmoe", read_afmoe},
     Architecture{"mimo2", "MiMoV2FlashForCausalLM", "mimo_v2_flash", read_mimo2},
     Architecture{"minimax-m2", "MiniMaxM2ForCausalLM", "minimax_m2", read_minimax},
     Architecture{"gemma4", "Gemma4ForCausalLM", "gemma4_text", read_gemma4, false, true},
@@ -808,7 +838,9 @@ Result<GgufConfig> gguf_config(const tensor_files::GgufFiles& files) {
   keys.config["model_type"] = architecture->model_type;
   read_common(keys);
   architecture->read(keys);
-  if (scales_weights(keys) && !keys.config.contains("routed_scaling_factor")) {
+  constexpr std::array kScales = {"routed_scaling_factor", "route_scale"};
+  const auto reads = [&](const char* key) { return keys.config.contains(key); };
+  if (scales_weights(keys) && std::ranges::none_of(kScales, reads)) {
     return invalid_input(
         fmt::format("{}: {}.expert_weights_scale: expected 1 or none (the models of "
                     "this architecture do not scale), found {}",

@@ -7,7 +7,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include "model/gguf/gguf_config.h"
 #include "tensor_files/gguf_testing.h"
@@ -21,13 +24,10 @@ using tensor_files::GgufFiles;
 using testing::HasSubstr;
 using Type = GgufBuilder::Type;
 
-// Builds the metadata of one architecture.
+// The metadata of one architecture, whose keys may be set again.
 struct Small {
   explicit Small(const std::string& architecture) : begin(architecture + ".") {
     builder.string("general.architecture", architecture)
-        .number(begin + "attention.layer_norm_rms_epsilon", 1e-5f)
-        .number(begin + "rope.freq_base", 5e5f)
-        .number(begin + "rope.freq_base_swa", 1e4f)
         .floats("token_embd.weight", {8, 32}, std::vector<float>(256));
     for (const auto& [key, value] : {std::pair("block_count", 4),
                                      {"context_length", 64},
@@ -42,26 +42,40 @@ struct Small {
                                      {"leading_dense_block_count", 1}}) {
       integer(key, value);
     }
+    number("attention.layer_norm_rms_epsilon", 1e-5f);
+    number("rope.freq_base", 5e5f).number("rope.freq_base_swa", 1e4f);
+  }
+  Small& set(const std::string& key, Type type, const std::string& bytes) {
+    entries.insert_or_assign(begin + key, std::pair(type, bytes));
+    return *this;
   }
   Small& integer(const std::string& key, int value) {
-    builder.integer(begin + key, static_cast<uint32_t>(value));
-    return *this;
-  }
-  Small& list(const std::string& key, const std::vector<int32_t>& values) {
-    builder.list<int32_t>(begin + key, Type::kI32, values);
-    return *this;
+    return set(key, Type::kU32, GgufBuilder::bytes_of(static_cast<uint32_t>(value)));
   }
   Small& number(const std::string& key, float value) {
-    builder.number(begin + key, value);
-    return *this;
+    return set(key, Type::kF32, GgufBuilder::bytes_of(value));
+  }
+  Small& boolean(const std::string& key, bool value) {
+    return set(key, Type::kBool, std::string(1, value ? '\1' : '\0'));
   }
   Small& text(const std::string& key, const std::string& value) {
-    builder.string(begin + key, value);
-    return *this;
+    return set(key, Type::kString, GgufBuilder::text(value));
+  }
+  template <typename T>
+  Small& values(const std::string& key, Type type, const std::vector<T>& list) {
+    std::string bytes = GgufBuilder::bytes_of(static_cast<uint32_t>(type)) +
+                        GgufBuilder::bytes_of<uint64_t>(list.size());
+    for (const T value : list) bytes += GgufBuilder::bytes_of(value);
+    return set(key, Type::kList, bytes);
+  }
+  Small& list(const std::string& key, const std::vector<int32_t>& integers) {
+    return values(key, Type::kI32, integers);
   }
 
   Result<ModelConfig> read() const {
-    const std::string bytes = builder.file();
+    GgufBuilder whole = builder;
+    for (const auto& [key, entry] : entries) whole.entry(key, entry.first, entry.second);
+    const std::string bytes = whole.file();
     auto file = GgufFile::parse(std::as_bytes(std::span(bytes)), "m");
     EXPECT_TRUE(file.ok()) << file.status().message();
     std::optional<GgufFiles> files;
@@ -82,7 +96,8 @@ struct Small {
   }
 
   std::string begin;
-  GgufBuilder builder;
+  GgufBuilder builder;  // of the architecture's name and of tensors
+  std::map<std::string, std::pair<Type, std::string>> entries;
 };
 
 std::vector<int> windows(const ModelConfig& config) {
@@ -143,6 +158,39 @@ TEST(GgufLayerKinds, ContradictionsOfMimoAreRefused) {
   EXPECT_THAT(
       whole().text("rope.scaling.type", "yarn").number("rope.scaling.factor", 4.0f).error(),
       HasSubstr("mimo2.rope.scaling.type: expected none; wideep scales no rotation in this"));
+}
+
+// ---- afmoe ----
+
+Small afmoe() {
+  Small small("afmoe");
+  small.boolean("expert_weights_norm", true);
+  small.integer("attention.head_count", 4).integer(kHeads, 2).number("rope.freq_base_swa", 5e5f);
+  return small.integer("expert_shared_count", 1);
+}
+
+TEST(GgufLayerKinds, EveryFourthLayerOfAfmoeDoesNotRotate) {
+  const ModelConfig config = afmoe().number("expert_weights_scale", 2.5f).accepted();
+  EXPECT_EQ(windows(config), (std::vector{9, 9, 9, 0}));
+  EXPECT_FALSE(config.layers[3].rotates);
+  EXPECT_EQ(config.routing.scaling_factor, 2.5f);
+  EXPECT_FLOAT_EQ(config.embedding_scale, std::sqrt(32.0f));
+  EXPECT_EQ(windows(afmoe().list(kPattern, {1, 1, 1, 0}).accepted()), windows(config));
+
+  EXPECT_THAT(afmoe().list(kPattern, {1, 0, 1, 0}).error(),
+              HasSubstr("afmoe.attention.sliding_window_pattern: expected windows in all but every "
+                        "fourth layer"));
+  EXPECT_THAT(afmoe().integer("attention.sliding_window", 0).error(),
+              HasSubstr("sliding_window (afmoe.attention.sliding_window): missing"));
+  EXPECT_THAT(afmoe().number("rope.freq_base_swa", 1e4f).error(),
+              HasSubstr("afmoe.rope.freq_base_swa: expected 500000.0, or none, found 10000.0"));
+  EXPECT_THAT(afmoe().integer("expert_gating_func", 1).error(),
+              HasSubstr("afmoe.expert_gating_func: expected 2"));
+  EXPECT_THAT(afmoe().integer("rope.dimension_count", 4).error(),
+              HasSubstr("afmoe.rope.dimension_count: expected 8, or none, found 4"));
+  Small small = afmoe();
+  small.boolean("expert_weights_norm", false);
+  EXPECT_THAT(small.error(), HasSubstr("route_norm (afmoe.expert_weights_norm): expected true"));
 }
 
 }  // namespace
