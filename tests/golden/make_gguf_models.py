@@ -28,11 +28,12 @@ MODELS = ["afmoe_published", "deepseek_groups", "deepseek_v2_groups", "deepseek_
           "glm4_moe_lite_plain", "glm4_moe_norm_bias", "glm_moe_dsa_shared", "gpt_oss_plain",
           "granitemoe_bias", "granitemoehybrid_dense", "granitemoehybrid_plain",
           "granitemoeshared_plain", "hunyuan_v1_moe_minimal", "hy_v3_published", "kimi_k2_plain",
-          "kimi_linear_plain", "lfm2_moe_plain", "llama4_published", "llama_bias", "llama_llama3",
-          "llama_tied", "mimo_v2_flash_published", "minimax_m2_plain", "mistral3_groups",
-          "mistral_plain", "mixtral_plain", "olmoe_plain", "qwen2_moe_plain", "qwen2_tied",
-          "qwen3_5_moe_plain", "qwen3_5_moe_square", "qwen3_bias", "qwen3_gqa", "qwen3_next_plain",
-          "qwen3_next_square", "qwen3_plain", "solar_open_published", "solar_open_tied"]
+          "kimi_linear_plain", "laguna_full", "laguna_odd", "laguna_plain", "lfm2_moe_plain",
+          "llama4_published", "llama_bias", "llama_llama3", "llama_tied", "mimo_v2_flash_published",
+          "minimax_m2_plain", "mistral3_groups", "mistral_plain", "mixtral_plain", "olmoe_plain",
+          "qwen2_moe_plain", "qwen2_tied", "qwen3_5_moe_plain", "qwen3_5_moe_square", "qwen3_bias",
+          "qwen3_gqa", "qwen3_next_plain", "qwen3_next_square", "qwen3_plain",
+          "solar_open_published", "solar_open_tied"]
 
 
 def load_converter(source):
@@ -81,6 +82,8 @@ def complete(config, model):
         config.setdefault("partial_rotary_factor", 1.0)
         config.setdefault("norm_topk_prob", True)
         config.setdefault("n_shared_experts", 1)
+    if model.startswith("laguna") and "sliding_attention" not in config["layer_types"]:
+        config["sliding_window"] = None  # as of the model without windows; the file has no list
     if model.startswith("qwen2_moe") or model.startswith("qwen3"):
         config.setdefault("num_key_value_heads", config.get("num_attention_heads"))
     return config

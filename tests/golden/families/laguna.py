@@ -58,6 +58,7 @@ FAMILIES = [
                 layer_types=layers("ff"),
                 rope_parameters={FULL: default(1e4)},
                 num_attention_heads_per_layer=[2, 4],
+                gating="per-element",
             ),
             "odd": ODD
             | dict(

@@ -411,6 +411,45 @@ void read_afmoe(GgufKeys& keys) {
   config["layer_types"] = layer_words(slides);
 }
 
+// The rows of a layer's gate say whether there is one for each head or for each element.
+Json gating_of(GgufKeys& keys, const Json& heads) {
+  const tensor_files::GgufTensor* gate = keys.tensor("blk.0.attn_gate.weight");
+  const bool is_plain = gate == nullptr || gate->shape.empty() || !heads.is_number_integer();
+  return is_plain || gate->shape.front() == heads.get<int64_t>() ? "per-head" : "per-element";
+}
+
+// Files without a window have layers of full attention only; else one in four layers has none, the
+// first.
+void read_laguna(GgufKeys& keys) {
+  constexpr const char* kHeads = "attention.head_count";
+  Json& config = keys.config;
+  read_experts(keys, "num_experts", "moe_intermediate_size");
+  keys.copy("intermediate_size", "feed_forward_length");
+  const int64_t shared = keys.integer_or("expert_feed_forward_length", 0) *
+                         std::clamp<int64_t>(keys.integer_or("expert_shared_count", 1), 0, 4096);
+  keys.copy_or("shared_expert_intermediate_size", "expert_shared_feed_forward_length", shared);
+  keys.copy_or("norm_topk_prob", "expert_weights_norm", false);
+  keys.require("expert_gating_func", kSigmoid);
+  config["moe_routed_scaling_factor"] =
+      scales_weights(keys) ? keys.value("expert_weights_scale") : Json(1.0);
+  config["mlp_layer_types"] = mlp_words(keys);
+  keys.copy_or("sliding_window", "attention.sliding_window", 0);
+  const bool has_windows = config["sliding_window"] != 0;
+  std::vector<bool> slides = sliding_layers(keys, {.layers = 4, .first = true});
+  if (!has_windows) slides.assign(slides.size(), false);
+  config["layer_types"] = layer_words(slides);
+  read_head_dim(keys);
+  std::vector<int64_t> heads = keys.integers(kHeads);
+  if (!heads.empty()) {
+    heads.resize(std::min(heads.size(), slides.size()));
+    config["num_attention_heads"] = heads.front();
+    config["num_attention_heads_per_layer"] = heads;
+    keys.set_origin("num_attention_heads_per_layer", kHeads);
+  }
+  config["gating"] = gating_of(keys, config["num_attention_heads"]);
+  read_kind_rotations(keys);
+}
+
 // Latent attention. Older converters do not give the sizes of the expanded heads apart.
 void read_latent(GgufKeys& keys) {
   read_grouped_experts(keys);
@@ -687,6 +726,7 @@ constexpr std::array kArchitectures = {
     Architecture{"exaone-moe", "ExaoneMoeForCausalLM", "exaone_moe", read_exaone_moe},
     Architecture{"hy_v3", "HYV3ForCausalLM", "hy_v3", read_hy_v3},
     Architecture{"afmoe", "AfmoeForCausalLM", "afmoe", read_afmoe},
+    Architecture{"laguna", "LagunaForCausalLM", "laguna", read_laguna},
     Architecture{"mimo2", "MiMoV2FlashForCausalLM", "mimo_v2_flash", read_mimo2},
     Architecture{"minimax-m2", "MiniMaxM2ForCausalLM", "minimax_m2", read_minimax},
     Architecture{"gemma4", "Gemma4ForCausalLM", "gemma4_text", read_gemma4, false, true},
@@ -838,7 +878,8 @@ Result<GgufConfig> gguf_config(const tensor_files::GgufFiles& files) {
   keys.config["model_type"] = architecture->model_type;
   read_common(keys);
   architecture->read(keys);
-  constexpr std::array kScales = {"routed_scaling_factor", "route_scale"};
+  constexpr std::array kScales = {"routed_scaling_factor", "route_scale",
+                                  "moe_routed_scaling_factor"};
   const auto reads = [&](const char* key) { return keys.config.contains(key); };
   if (scales_weights(keys) && std::ranges::none_of(kScales, reads)) {
     return invalid_input(

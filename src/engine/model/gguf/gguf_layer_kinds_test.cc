@@ -193,5 +193,46 @@ TEST(GgufLayerKinds, EveryFourthLayerOfAfmoeDoesNotRotate) {
   EXPECT_THAT(small.error(), HasSubstr("route_norm (afmoe.expert_weights_norm): expected true"));
 }
 
+// ---- laguna ----
+
+Small laguna(const std::vector<int32_t>& heads) {
+  Small small("laguna");
+  small.boolean("expert_weights_norm", true);
+  return small.list("attention.head_count", heads).integer(kHeads, 2);
+}
+
+TEST(GgufLayerKinds, HeadsAndGatesOfLaguna) {
+  const ModelConfig config = laguna({4, 6, 6, 6})
+                                 .integer("rope.dimension_count", 4)
+                                 .integer("rope.dimension_count_swa", 8)
+                                 .integer("expert_shared_feed_forward_length", 6)
+                                 .accepted();
+  EXPECT_EQ(windows(config), (std::vector{0, 9, 9, 9}));
+  EXPECT_EQ(config.attention_of(0).num_heads, 4);
+  EXPECT_EQ(config.attention_of(1).num_heads, 6);
+  EXPECT_EQ(config.attention_of(0).options.rotary_dim, 4);
+  EXPECT_EQ(config.attention_of(1).options.rotary_dim, 8);
+  EXPECT_EQ(config.attention_of(0).options.gate, GroupedQueryConfig::Gate::kHeads);
+  EXPECT_EQ(config.shared_intermediate_size, 6);
+
+  Small full = laguna({4, 4, 4, 4});
+  full.integer("attention.sliding_window", 0).integer("expert_shared_count", 2);
+  full.builder.floats("blk.0.attn_gate.weight", {32, 32}, std::vector<float>(32 * 32));
+  const ModelConfig plain = full.accepted();
+  EXPECT_EQ(windows(plain), (std::vector{0, 0, 0, 0}));
+  EXPECT_EQ(plain.attention_of(0).options.gate, GroupedQueryConfig::Gate::kElements);
+  EXPECT_EQ(plain.shared_intermediate_size, 8);
+
+  EXPECT_THAT(laguna({4, 6}).error(),
+              HasSubstr("num_attention_heads_per_layer (laguna.attention.head_count): expected a "
+                        "number for each of the 4 layers, found 2"));
+  EXPECT_THAT(laguna({4, 4, 4, 5}).error(),
+              HasSubstr("expected a multiple of num_key_value_heads"));
+  EXPECT_THAT(laguna({4, 4, 4, 4}).integer("expert_gating_func", 1).error(),
+              HasSubstr("laguna.expert_gating_func: expected 2"));
+  EXPECT_THAT(laguna({4, 4, 4, 4}).list(kPattern, {1, 1}).error(),
+              HasSubstr("each of the 4 layers, found 2"));
+}
+
 }  // namespace
 }  // namespace wideep::model
