@@ -29,11 +29,11 @@ MODELS = ["afmoe_published", "deepseek_groups", "deepseek_v2_groups", "deepseek_
           "granitemoe_bias", "granitemoehybrid_dense", "granitemoehybrid_plain",
           "granitemoeshared_plain", "hunyuan_v1_moe_minimal", "hy_v3_published", "kimi_k2_plain",
           "kimi_linear_plain", "laguna_full", "laguna_odd", "laguna_plain", "lfm2_moe_plain",
-          "llama4_published", "llama_bias", "llama_llama3", "llama_tied", "mimo_v2_flash_published",
-          "minimax_m2_plain", "mistral3_groups", "mistral_plain", "mixtral_plain", "olmoe_plain",
-          "qwen2_moe_plain", "qwen2_tied", "qwen3_5_moe_plain", "qwen3_5_moe_square", "qwen3_bias",
-          "qwen3_gqa", "qwen3_next_plain", "qwen3_next_square", "qwen3_plain",
-          "solar_open_published", "solar_open_tied"]
+          "llama4_published", "llama_bias", "llama_llama3", "llama_tied", "mellum_plain",
+          "mimo_v2_flash_published", "minimax_m2_plain", "mistral3_groups", "mistral_plain",
+          "mixtral_plain", "olmoe_plain", "qwen2_moe_plain", "qwen2_tied", "qwen3_5_moe_plain",
+          "qwen3_5_moe_square", "qwen3_bias", "qwen3_gqa", "qwen3_next_plain", "qwen3_next_square",
+          "qwen3_plain", "solar_open_published", "solar_open_tied"]
 
 
 def load_converter(source):

@@ -450,6 +450,22 @@ void read_laguna(GgufKeys& keys) {
   read_kind_rotations(keys);
 }
 
+// Qwen3-MoE with layers of two kinds.
+void read_mellum(GgufKeys& keys) {
+  read_experts(keys, "num_experts", "moe_intermediate_size");
+  keys.copy_or("intermediate_size", "feed_forward_length",
+               keys.value("expert_feed_forward_length"));
+  Json& config = keys.config;
+  config["norm_topk_prob"] = true;
+  config["mlp_layer_types"] = mlp_words(keys);
+  read_head_dim(keys);
+  keys.copy_or("sliding_window", "attention.sliding_window", 0);
+  std::vector<bool> slides = sliding_layers(keys, {.layers = 4});
+  if (config["sliding_window"] == 0) slides.assign(slides.size(), false);
+  config["layer_types"] = layer_words(slides);
+  read_kind_rotations(keys);
+}
+
 // Latent attention. Older converters do not give the sizes of the expanded heads apart.
 void read_latent(GgufKeys& keys) {
   read_grouped_experts(keys);
@@ -727,6 +743,7 @@ constexpr std::array kArchitectures = {
     Architecture{"hy_v3", "HYV3ForCausalLM", "hy_v3", read_hy_v3},
     Architecture{"afmoe", "AfmoeForCausalLM", "afmoe", read_afmoe},
     Architecture{"laguna", "LagunaForCausalLM", "laguna", read_laguna},
+    Architecture{"mellum", "MellumForCausalLM", "mellum", read_mellum},
     Architecture{"mimo2", "MiMoV2FlashForCausalLM", "mimo_v2_flash", read_mimo2},
     Architecture{"minimax-m2", "MiniMaxM2ForCausalLM", "minimax_m2", read_minimax},
     Architecture{"gemma4", "Gemma4ForCausalLM", "gemma4_text", read_gemma4, false, true},

@@ -234,5 +234,31 @@ TEST(GgufLayerKinds, HeadsAndGatesOfLaguna) {
               HasSubstr("each of the 4 layers, found 2"));
 }
 
+// ---- mellum ----
+
+Small mellum() {
+  Small small("mellum");
+  return small.integer("attention.head_count", 4).integer(kHeads, 2);
+}
+
+TEST(GgufLayerKinds, RotationsOfMellum) {
+  const ModelConfig config = mellum()
+                                 .list(kPattern, {1, 0, 1, 0})
+                                 .text("rope.scaling.type", "yarn")
+                                 .number("rope.scaling.factor", 4.0f)
+                                 .integer("rope.scaling.original_context_length", 16)
+                                 .accepted();
+  EXPECT_EQ(windows(config), (std::vector{9, 0, 9, 0}));
+  EXPECT_EQ(config.attention_of(0).rope.scaling, RopeConfig::Scaling::kNone);
+  EXPECT_EQ(config.attention_of(1).rope.scaling, RopeConfig::Scaling::kYarn);
+  EXPECT_EQ(config.attention_of(1).rope.factor, 4.0);
+  EXPECT_TRUE(config.routing.normalize);
+  EXPECT_EQ(windows(mellum().accepted()), (std::vector{9, 9, 9, 0}));
+  EXPECT_EQ(windows(mellum().integer("attention.sliding_window", 0).accepted()),
+            (std::vector{0, 0, 0, 0}));
+  EXPECT_THAT(mellum().number("expert_weights_scale", 2.0f).error(),
+              HasSubstr("mellum.expert_weights_scale: expected 1 or none"));
+}
+
 }  // namespace
 }  // namespace wideep::model
