@@ -33,7 +33,7 @@ MODELS = ["afmoe_published", "deepseek_groups", "deepseek_v2_groups", "deepseek_
           "mimo_v2_flash_published", "minimax_m2_plain", "mistral3_groups", "mistral_plain",
           "mixtral_plain", "olmoe_plain", "qwen2_moe_plain", "qwen2_tied", "qwen3_5_moe_plain",
           "qwen3_5_moe_square", "qwen3_bias", "qwen3_gqa", "qwen3_next_plain", "qwen3_next_square",
-          "qwen3_plain", "solar_open_published", "solar_open_tied"]
+          "qwen3_plain", "solar_open_published", "solar_open_tied", "step3p7_published"]
 
 
 def load_converter(source):

@@ -466,6 +466,56 @@ void read_mellum(GgufKeys& keys) {
   read_kind_rotations(keys);
 }
 
+// A number for each layer, or one for all; null: the file has none.
+Json numbers_of_layers(GgufKeys& keys, const char* key) {
+  std::vector<double> numbers = keys.numbers(key);
+  const auto layers = static_cast<size_t>(std::clamp<int64_t>(keys.num_layers(), 0, 4096));
+  if (numbers.empty() && keys.has(key)) numbers.assign(layers, keys.number_or(key, -1.0));
+  numbers.resize(std::min(numbers.size(), layers));
+  return numbers.empty() ? Json(nullptr) : Json(numbers);
+}
+
+// Half of the dimensions rotate in layers of full attention, which have a number of heads of their
+// own.
+void read_step35(GgufKeys& keys) {
+  constexpr const char* kHeads = "attention.head_count";
+  constexpr const char* kKvHeads = "attention.head_count_kv";
+  Json& config = keys.config;
+  read_experts(keys, "n_routed_experts", "moe_intermediate_size");
+  keys.copy("intermediate_size", "feed_forward_length");
+  keys.copy("share_expert_dim", "expert_shared_feed_forward_length");
+  keys.copy_or("norm_expert_weight", "expert_weights_norm", false);
+  keys.require("expert_gating_func", kSigmoid);
+  keys.require("moe_every_n_layers", 1);
+  config["moe_router_scaling_factor"] =
+      scales_weights(keys) ? keys.value("expert_weights_scale") : Json(1.0);
+  config["mlp_layer_types"] = mlp_words(keys);
+  config["swiglu_limits"] = numbers_of_layers(keys, "swiglu_clamp_exp");
+  keys.set_origin("swiglu_limits", "swiglu_clamp_exp");
+  config["swiglu_limits_shared"] = numbers_of_layers(keys, "swiglu_clamp_shexp");
+  keys.set_origin("swiglu_limits_shared", "swiglu_clamp_shexp");
+  read_head_dim(keys);
+  keys.copy_or("sliding_window", "attention.sliding_window", 0);
+  const std::vector<bool> slides = sliding_layers(keys, {});
+  config["layer_types"] = layer_words(slides);
+  const auto of_kinds = [&](const char* key) {
+    const Json full = number_of_kind(keys, key, slides, false);
+    const Json sliding = number_of_kind(keys, key, slides, true);
+    return std::pair(full.is_null() ? sliding : full, sliding.is_null() ? full : sliding);
+  };
+  const auto heads = of_kinds(kHeads), kv_heads = of_kinds(kKvHeads);
+  config["num_attention_heads"] = heads.first;
+  config["num_sliding_attention_heads"] = heads.second;
+  keys.set_origin("num_sliding_attention_heads", kHeads);
+  config["num_key_value_heads"] = kv_heads.first;
+  if (kv_heads.first != kv_heads.second) {
+    keys.complain(kKvHeads, fmt::format("expected as many in all layers, found {} in layers of "
+                                        "full attention and {} in others",
+                                        kv_heads.first.dump(), kv_heads.second.dump()));
+  }
+  read_kind_rotations(keys, {.full_share = 0.5, .scales = false});
+}
+
 // Latent attention. Older converters do not give the sizes of the expanded heads apart.
 void read_latent(GgufKeys& keys) {
   read_grouped_experts(keys);
@@ -744,6 +794,7 @@ constexpr std::array kArchitectures = {
     Architecture{"afmoe", "AfmoeForCausalLM", "afmoe", read_afmoe},
     Architecture{"laguna", "LagunaForCausalLM", "laguna", read_laguna},
     Architecture{"mellum", "MellumForCausalLM", "mellum", read_mellum},
+    Architecture{"step35", "Step3p5ForCausalLM", "step3p5", read_step35},
     Architecture{"mimo2", "MiMoV2FlashForCausalLM", "mimo_v2_flash", read_mimo2},
     Architecture{"minimax-m2", "MiniMaxM2ForCausalLM", "minimax_m2", read_minimax},
     Architecture{"gemma4", "Gemma4ForCausalLM", "gemma4_text", read_gemma4, false, true},
@@ -832,13 +883,19 @@ Status set_divisors(const std::vector<float>& divisors, const std::string& path,
                     ModelConfig* config) {
   if (divisors.empty()) return {};
   const int dim = config->is_mla() ? config->qk_rope_head_dim : config->grouped_query.rotary_dim;
-  if (divisors.size() != static_cast<size_t>(dim / 2)) {
+  const auto pairs = static_cast<size_t>(dim / 2);
+  // Step-3.7's have ones behind those of layers of full attention, of which fewer pairs rotate.
+  const bool fits = divisors.size() >= pairs &&
+                    std::all_of(divisors.begin() + static_cast<std::ptrdiff_t>(pairs),
+                                divisors.end(), [](float each) { return each == 1.0f; });
+  if (!fits) {
     return invalid_input(
         fmt::format("{}: tensor 'rope_freqs.weight': expected a number for each of the {} pairs of "
                     "rotated dimensions, found {}",
-                    path, dim / 2, divisors.size()));
+                    path, pairs, divisors.size()));
   }
-  config->rope.divisors = divisors;
+  config->rope.divisors.assign(divisors.begin(),
+                               divisors.begin() + static_cast<std::ptrdiff_t>(pairs));
   return {};
 }
 
@@ -896,7 +953,7 @@ Result<GgufConfig> gguf_config(const tensor_files::GgufFiles& files) {
   read_common(keys);
   architecture->read(keys);
   constexpr std::array kScales = {"routed_scaling_factor", "route_scale",
-                                  "moe_routed_scaling_factor"};
+                                  "moe_routed_scaling_factor", "moe_router_scaling_factor"};
   const auto reads = [&](const char* key) { return keys.config.contains(key); };
   if (scales_weights(keys) && std::ranges::none_of(kScales, reads)) {
     return invalid_input(

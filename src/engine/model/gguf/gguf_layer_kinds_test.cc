@@ -260,5 +260,57 @@ TEST(GgufLayerKinds, RotationsOfMellum) {
               HasSubstr("mellum.expert_weights_scale: expected 1 or none"));
 }
 
+// ---- step35 ----
+
+Small step() {
+  Small small("step35");
+  small.boolean("expert_weights_norm", true);
+  small.integer("expert_shared_feed_forward_length", 6).list(kPattern, {0, 1, 1, 0, 1});
+  return small.list("attention.head_count", {4, 6, 6, 4, 6}).list(kHeads, {2, 2, 2, 2, 2});
+}
+
+TEST(GgufLayerKinds, HeadsAndLimitsOfStep) {
+  Small small = step();
+  small.values<float>("swiglu_clamp_exp", Type::kF32, {0.0f, 7.0f, 0.0f, 0.0f, 1.0f});
+  const ModelConfig config = small.number("swiglu_clamp_shexp", 16.0f).accepted();
+  EXPECT_EQ(windows(config), (std::vector{0, 9, 9, 0}));
+  EXPECT_EQ(config.attention_of(0).num_heads, 4);
+  EXPECT_EQ(config.attention_of(1).num_heads, 6);
+  EXPECT_EQ(config.attention_of(0).options.rotary_dim, 4);
+  EXPECT_EQ(config.attention_of(1).options.rotary_dim, 8);
+  EXPECT_EQ(config.layers[1].expert_limit, 7.0f);
+  EXPECT_EQ(config.layers[2].expert_limit, 0.0f);
+  EXPECT_EQ(config.layers[3].mlp_limit, 16.0f);
+  EXPECT_EQ(config.shared_intermediate_size, 6);
+}
+
+TEST(GgufLayerKinds, ContradictionsOfStepAreRefused) {
+  EXPECT_THAT(step().list(kHeads, {2, 1, 1, 2}).error(),
+              HasSubstr("step35.attention.head_count_kv: expected as many in all layers, found 2 "
+                        "in layers of full attention and 1 in others"));
+  EXPECT_THAT(step().list("attention.head_count", {4, 6, 4, 4}).error(),
+              HasSubstr("step35.attention.head_count: expected 6 for layer 2"));
+  EXPECT_THAT(step().integer("moe_every_n_layers", 2).error(),
+              HasSubstr("step35.moe_every_n_layers: expected 1"));
+  EXPECT_THAT(step().number("swiglu_clamp_exp", -1.0f).error(),
+              HasSubstr("swiglu_limits (step35.swiglu_clamp_exp): "));
+  Small small = step();
+  small.boolean("expert_weights_norm", false);
+  EXPECT_THAT(small.error(), HasSubstr("norm_expert_weight (step35.expert_weights_norm): "));
+}
+
+// Ones lie behind the divisors of the pairs that rotate in layers of full attention.
+TEST(GgufLayerKinds, DivisorsOfStep) {
+  const auto with = [](const std::vector<float>& divisors) {
+    Small small = step();
+    small.builder.floats("rope_freqs.weight", {divisors.size()}, divisors);
+    return small;
+  };
+  EXPECT_EQ(with({2.0f, 3.0f, 1.0f, 1.0f}).accepted().rope.divisors, (std::vector{2.0f, 3.0f}));
+  EXPECT_EQ(with({2.0f, 3.0f}).accepted().rope.divisors, (std::vector{2.0f, 3.0f}));
+  EXPECT_THAT(with({2.0f, 3.0f, 4.0f, 1.0f}).error(), HasSubstr("each of the 2 pairs"));
+  EXPECT_THAT(with({2.0f}).error(), HasSubstr("found 1"));
+}
+
 }  // namespace
 }  // namespace wideep::model
