@@ -22,11 +22,11 @@ import sys
 import tempfile
 
 GOLDEN = pathlib.Path(__file__).parent
-MODELS = ["afmoe_published", "deepseek_groups", "deepseek_v2_groups", "deepseek_v32_groups",
-          "deepseek_yarn", "dots1_published", "ernie4_5_moe_interval", "ernie4_5_moe_published",
-          "exaone_moe_plain", "exaone_moe_published", "gemma4_text_dense", "gemma4_text_plain",
-          "glm4_moe_lite_plain", "glm4_moe_norm_bias", "glm_moe_dsa_shared", "gpt_oss_plain",
-          "granitemoe_bias", "granitemoehybrid_dense", "granitemoehybrid_plain",
+MODELS = ["afmoe_published", "bailing_hybrid_plain", "deepseek_groups", "deepseek_v2_groups",
+          "deepseek_v32_groups", "deepseek_yarn", "dots1_published", "ernie4_5_moe_interval",
+          "ernie4_5_moe_published", "exaone_moe_plain", "exaone_moe_published", "gemma4_text_dense",
+          "gemma4_text_plain", "glm4_moe_lite_plain", "glm4_moe_norm_bias", "glm_moe_dsa_shared",
+          "gpt_oss_plain", "granitemoe_bias", "granitemoehybrid_dense", "granitemoehybrid_plain",
           "granitemoeshared_plain", "hunyuan_v1_moe_minimal", "hy_v3_published", "kimi_k2_plain",
           "kimi_linear_plain", "laguna_full", "laguna_odd", "laguna_plain", "lfm2_moe_plain",
           "llama4_published", "llama_bias", "llama_llama3", "llama_tied", "mellum_plain",
@@ -84,6 +84,11 @@ def complete(config, model):
         config.setdefault("n_shared_experts", 1)
     if model.startswith("laguna") and "sliding_attention" not in config["layer_types"]:
         config["sliding_window"] = None  # as of the model without windows; the file has no list
+    if model.startswith("bailing_hybrid"):
+        config["architectures"] = ["BailingMoeV3ForCausalLM"]
+        config.setdefault("kda_safe_gate", True)
+        config.setdefault("moe_shared_expert_intermediate_size",
+                          config["moe_intermediate_size"] * config.get("num_shared_experts", 1))
     if model.startswith("qwen2_moe") or model.startswith("qwen3"):
         config.setdefault("num_key_value_heads", config.get("num_attention_heads"))
     return config

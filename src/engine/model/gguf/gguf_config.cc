@@ -596,6 +596,28 @@ void read_kimi_linear(GgufKeys& keys) {
   config["layer_types"] = types;
 }
 
+// Kimi-Linear's layers with one projection for decays and gates, and bounded decays. Heads of keys
+// are those of latent attention.
+void read_bailingmoe3(GgufKeys& keys) {
+  read_kimi_linear(keys);
+  Json& config = keys.config;
+  keys.copy_or("norm_topk_prob", "expert_weights_norm", false);
+  keys.copy("moe_shared_expert_intermediate_size", "expert_shared_feed_forward_length");
+  keys.require("expert_gating_func", kSigmoid);
+  keys.require("kda.safe_gate", true);
+  keys.copy_or("kda_lower_bound", "kda.gate_lower_bound", "missing");
+  for (const char* limits : {"swiglu_clamp_exp", "swiglu_clamp_shexp"}) {
+    const std::vector<double> list = keys.numbers(limits);
+    if (list.empty()) keys.require(limits, 0.0);
+    const auto limit = std::ranges::find_if(list, [](double each) { return each != 0.0; });
+    if (limit == list.end()) continue;
+    keys.complain(limits, fmt::format("expected 0 for every layer, found {} for layer {}; wideep "
+                                      "computes no limits in this architecture",
+                                      *limit, limit - list.begin()));
+  }
+  config["kda_safe_gate"] = true;
+}
+
 void read_indexer(GgufKeys& keys) {
   read_latent(keys);
   keys.copy("index_n_heads", "attention.indexer.head_count");
@@ -785,6 +807,7 @@ constexpr std::array kArchitectures = {
     Architecture{"deepseek32", "DeepseekV32ForCausalLM", "deepseek_v32", read_indexer},
     Architecture{"mistral4", "Mistral4ForCausalLM", "mistral4", read_mistral4},
     Architecture{"kimi-linear", "KimiLinearForCausalLM", "kimi_linear", read_kimi_linear},
+    Architecture{"bailingmoe3", "BailingMoeV3ForCausalLM", "bailing_hybrid", read_bailingmoe3},
     Architecture{"gpt-oss", "GptOssForCausalLM", "gpt_oss", read_gpt_oss},
     Architecture{"glm4moe", "Glm4MoeForCausalLM", "glm4_moe", read_glm4moe},
     Architecture{"glm-dsa", "GlmMoeDsaForCausalLM", "glm_moe_dsa", read_glm_dsa},

@@ -312,5 +312,50 @@ TEST(GgufLayerKinds, DivisorsOfStep) {
   EXPECT_THAT(with({2.0f}).error(), HasSubstr("found 1"));
 }
 
+// ---- bailingmoe3, whose kinds are Kimi Delta Attention and latent attention ----
+
+Small ling() {
+  Small small("bailingmoe3");
+  small.boolean("expert_weights_norm", true).number("kda.gate_lower_bound", -5.0f);
+  for (const auto& [key, value] : {std::pair("attention.head_count", 4),
+                                   {"attention.kv_lora_rank", 12},
+                                   {"attention.key_length_mla", 20},
+                                   {"attention.value_length_mla", 12},
+                                   {"rope.dimension_count", 8},
+                                   {"ssm.conv_kernel", 4},
+                                   {"kda.head_dim", 16},
+                                   {"expert_shared_count", 1},
+                                   {"expert_shared_feed_forward_length", 4},
+                                   {"expert_gating_func", 2}}) {
+    small.integer(key, value);
+  }
+  small.entries.erase("bailingmoe3.attention.sliding_window");
+  small.entries.erase("bailingmoe3.rope.freq_base_swa");
+  return small.list(kHeads, {0, 0, 0, 1});
+}
+
+TEST(GgufLayerKinds, MixersOfLing) {
+  const ModelConfig config = ling().accepted();
+  EXPECT_EQ(config.layers[0].mixer, LayerConfig::Mixer::kKimiDelta);
+  EXPECT_NE(config.layers[3].mixer, LayerConfig::Mixer::kKimiDelta);
+  EXPECT_EQ(config.kimi_delta.decay_bound, -5.0f);
+  EXPECT_EQ(config.kimi_delta.head_dim, 16);
+  EXPECT_TRUE(config.latent_gate);
+  const std::vector<float> none(4);
+  EXPECT_EQ(ling().values<float>("swiglu_clamp_exp", Type::kF32, none).accepted().num_layers, 4);
+
+  EXPECT_THAT(ling().values<float>("swiglu_clamp_exp", Type::kF32, {0, 0, 7, 0}).error(),
+              HasSubstr("bailingmoe3.swiglu_clamp_exp: expected 0 for every layer, found 7 for "
+                        "layer 2"));
+  EXPECT_THAT(ling().boolean("kda.safe_gate", false).error(),
+              HasSubstr("bailingmoe3.kda.safe_gate: expected true, or none, found false"));
+  EXPECT_THAT(ling().number("kda.gate_lower_bound", 1.0f).error(),
+              HasSubstr("kda_lower_bound (bailingmoe3.kda.gate_lower_bound): "));
+  EXPECT_THAT(ling().integer("expert_shared_feed_forward_length", 8).error(),
+              HasSubstr("(bailingmoe3.expert_shared_feed_forward_length): "));
+  EXPECT_THAT(ling().integer("expert_gating_func", 1).error(),
+              HasSubstr("bailingmoe3.expert_gating_func: expected 2"));
+}
+
 }  // namespace
 }  // namespace wideep::model

@@ -76,6 +76,8 @@ constexpr std::array kOfLayers = {
     Names{"self_attn.f_a_proj", "ssm_f_a"},
     Names{"self_attn.f_b_proj", "ssm_f_b"},
     Names{"self_attn.g_proj", "attn_gate"},
+    Names{"self_attn.g_proj", "ssm_g_a"},
+    Names{"self_attn.f_proj", "ssm_f_a"},
     Names{"self_attn.g_a_proj", "ssm_g_a"},
     Names{"self_attn.g_b_proj", "ssm_g_b"},
     Names{"self_attn.b_proj", "ssm_beta"},

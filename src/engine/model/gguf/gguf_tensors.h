@@ -9,7 +9,9 @@
 //   deepseek2, …           kv_b is cut into keys, transposed, and values
 //   qwen3next, qwen35moe   norms hold 1 + weight; A_log holds −exp; queries, keys, values and gates
 //                          lie apart; qwen35moe: value heads lie side by side, not by key head
-//   granitehybrid          A_log holds −exp
+//   granitehybrid,
+//   kimi-linear            A_log holds −exp
+//   bailingmoe3            A_log holds exp
 //   all                    experts in one tensor; at the converter's option gate and up in one, and
 //                          queries, keys and values in one
 //
