@@ -12,6 +12,7 @@ from transformers.modeling_layers import MtpModel
 
 from families import all_families, record
 from families.family import Family, build, draw_weight, load, load_model, stored
+from families.kinds import default, ropes
 
 CHAIN = 3  # drafts after each token
 PROMPTS = (3, 20, 61)
@@ -31,9 +32,18 @@ SHAPES = {
     "deepseek_v3_layers": dict(n_group=1, topk_group=1, _layers=3),
     "glm4_moe_layers": dict(use_qk_norm=True, _layers=2),
     "hy_v3": dict(num_shared_experts=2),
+    "bailing_hybrid": dict(head_dim=12),
+    "mellum": dict(rope_parameters=ropes(default(1e5), default(1e3)), sliding_window=9),
+    "exaone_moe": dict(sliding_window=9),
 }
 # Keys that describe the layer to transformers, where its config class has none.
 MTP_KEYS = dict(mtp_layer_types=["full_attention"], mtp_mlp_layer_types=["sparse"])
+WITH_WINDOW = dict(mtp_layer_types=["sliding_attention"], mtp_mlp_layer_types=["sparse"])
+OTHER_KEYS = {
+    "mellum": WITH_WINDOW,
+    # transformers leaves the layer out; its MtpModel builds it of the model's own parts.
+    "exaone_moe": WITH_WINDOW | dict(mtp_mlp_layer_types=["dense"]),
+}
 GENERATES = ("deepseek_v3", "glm4_moe", "deepseek_v3_layers", "glm4_moe_layers")
 DEEPSEEK_V3 = Family(
     name="deepseek_v3",
@@ -63,10 +73,10 @@ DEEPSEEK_V3 = Family(
 )
 
 
-def mtp_model(model, layers):
+def mtp_model(model, layers, keys):
     """The layers that transformers builds for the model."""
     model.config.num_mtp_layers = layers
-    for key, value in MTP_KEYS.items():
+    for key, value in keys.items():
         if getattr(model.config, key, None) is None:
             setattr(model.config, key, value)
     mtp = MtpModel(model, layers).eval()
@@ -105,6 +115,24 @@ def hy_names(first_layer):
         "mlp.gate.": "mlp.router.gate.",
         "mlp.e_score_correction_bias": "mlp.expert_bias",
         "mlp.shared_experts.": "mlp.shared_mlp.",
+        "shared_head.norm.": "final_layernorm.",
+    }
+
+    def name_of(name):
+        name = deepseek_names(first_layer)(name)
+        for ours, published in renamed.items():
+            name = name.replace(ours, published)
+        return name
+
+    return name_of
+
+
+def bailing_names(first_layer):
+    """As DeepSeek's, with this family's names inside."""
+    renamed = {
+        "self_attn.o_proj.": "attention.dense.",
+        "self_attn.": "attention.",
+        "mlp.gate.e_score_correction_bias": "mlp.gate.expert_bias",
         "shared_head.norm.": "final_layernorm.",
     }
 
@@ -272,12 +300,16 @@ def make(name, seed, out):
         values |= {"_keys": {"mtp_num_hidden_layers": 1, "mtp_use_dedicated_embeddings": False}}
     elif not qwen:
         values |= {"_keys": {"num_nextn_predict_layers": layers}}
+    if name == "exaone_moe":
+        values["_keys"]["mtp_layer_types"] = WITH_WINDOW["mtp_layer_types"]
     build(family, values, seed, directory)
     model = load(family, directory, torch.float32)
-    mtp = mtp_model(model, layers)
+    mtp = mtp_model(model, layers, OTHER_KEYS.get(name, MTP_KEYS))
     fill(mtp, qwen, seed)
-    names_of_layer = hy_names if name == "hy_v3" else deepseek_names
-    names = qwen_names if qwen else names_of_layer(model.config.num_hidden_layers)
+    names_of_layer = {"hy_v3": hy_names, "bailing_hybrid": bailing_names}.get(name, deepseek_names)
+    names = names_of_layer(model.config.num_hidden_layers)
+    if qwen or name in ("mellum", "exaone_moe"):
+        names = qwen_names
     layer = dict(mtp.layers.state_dict())
     if name != "qwen3_5_moe":  # whose files have stacked experts
         layer = split_experts(layer)

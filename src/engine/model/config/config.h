@@ -285,6 +285,7 @@ struct ModelConfig {
   // Those that run: they follow the others, with indices from num_layers on, and draft
   // (engine/speculation). See add_prediction_layers().
   int num_prediction_layers = 0;
+  LayerConfig prediction_layer;  // what each of them is
 
   // The published names of the tensors, where they are not those of this house (tensor_list.h).
   weights::TensorNames tensor_names;

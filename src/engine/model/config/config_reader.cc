@@ -225,7 +225,7 @@ Status add_prediction_layers(int count, ModelConfig* config) {
                     config->num_mtp_layers, count));
   }
   config->num_prediction_layers = count;
-  config->layers.resize(static_cast<size_t>(config->num_all_layers()));
+  config->layers.resize(static_cast<size_t>(config->num_all_layers()), config->prediction_layer);
   return {};
 }
 

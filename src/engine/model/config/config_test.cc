@@ -593,6 +593,12 @@ TEST(Families, RefuseByName) {
        {{"sliding_window_pattern", "LLLG"}},
        "sliding_window_pattern: expected an integer from 1 to 1024, found 'LLLG'"},
       {"exaone_moe", {{"n_group", 3}}, "n_group: expected a divisor of num_experts 8, found 3"},
+      {"exaone_moe",
+       {{"num_nextn_predict_layers", 1}, {"mtp_layer_types", {"linear"}}},
+       "mtp_layer_types: expected full_attention or sliding_attention, found linear"},
+      {"mellum",
+       {{"num_mtp_layers", 1}, {"mtp_mlp_layer_types", {"both"}}},
+       "mtp_mlp_layer_types: expected sparse or dense, found both"},
       {"gemma4_text",
        {{"num_kv_shared_layers", 1}},
        "num_kv_shared_layers: expected 0, found 1; wideep computes no layers that share keys and "
@@ -1096,7 +1102,14 @@ TEST(Families, LayersOfKExaone) {
   EXPECT_FALSE(listed.layers[0].rotates);
   EXPECT_THAT(moe_layers(listed), ElementsAre(true, false));
   EXPECT_EQ(listed.num_mtp_layers, 1);
-  EXPECT_FALSE(listed.names_mtp_layers);
+  EXPECT_FALSE(listed.names_mtp_layers);  // nothing says its kind
+  ModelConfig predicting =
+      accepted(small_json("exaone_moe"),
+               {{"num_nextn_predict_layers", 1}, {"mtp_layer_types", {"sliding_attention"}}});
+  ASSERT_TRUE(add_prediction_layers(1, &predicting).ok());
+  EXPECT_EQ(predicting.layers.back().window, 4096);
+  EXPECT_TRUE(predicting.layers.back().rotates);
+  EXPECT_FALSE(predicting.layers.back().is_moe);
 }
 
 TEST(Families, LayersOfGemma4) {
@@ -1338,7 +1351,19 @@ TEST(Families, KindsOfMellum) {
   EXPECT_EQ(ropes.attention_of(1).rope.original_max_position_embeddings, 256);
   EXPECT_THAT(moe_layers(ropes), ElementsAre(false, true));
   EXPECT_EQ(ropes.num_mtp_layers, 1);
-  EXPECT_FALSE(ropes.names_mtp_layers);
+  EXPECT_TRUE(ropes.names_mtp_layers);
+  ModelConfig predicting = ropes;
+  ASSERT_TRUE(add_prediction_layers(1, &predicting).ok());
+  EXPECT_TRUE(predicting.layers.back().is_moe);
+  EXPECT_GT(predicting.layers.back().window, 0);
+  EXPECT_EQ(predicting.attention_of(2).rope.theta, 1e5);
+  EXPECT_FALSE(accepted(small, {{"num_mtp_layers", 1}}).names_mtp_layers);  // none has windows
+  predicting = accepted(small, {{"num_mtp_layers", 1},
+                                {"mtp_layer_types", {"full_attention"}},
+                                {"mtp_mlp_layer_types", {"dense"}}});
+  ASSERT_TRUE(add_prediction_layers(1, &predicting).ok());
+  EXPECT_FALSE(predicting.layers.back().is_moe);
+  EXPECT_EQ(predicting.layers.back().window, 0);
   // One kind of layers needs one rotation.
   const ModelConfig sliding =
       accepted(small, {{"layer_types", {"sliding_attention", "sliding_attention"}},

@@ -64,7 +64,8 @@ void name_tensors(weights::TensorNames* names) {
   names->rename("self_attn.o_proj", "attention.dense")
       .rename("self_attn", "attention")
       .rename("model.embed_tokens", "model.word_embeddings")
-      .rename("mlp.gate.e_score_correction_bias", "mlp.gate.expert_bias");
+      .rename("mlp.gate.e_score_correction_bias", "mlp.gate.expert_bias")
+      .rename("shared_head.norm", "final_layernorm");
 }
 
 }  // namespace
@@ -91,6 +92,7 @@ void read_bailing_hybrid(const JsonObject& root, ModelConfig* config) {
                     config);
   expect_equal(root, "moe_shared_expert_intermediate_size",
                "moe_intermediate_size · num_shared_experts", config->shared_intermediate_size);
+  config->names_mtp_layers = true;
   for (const char* key : {"expert_swiglu_limit_list", "share_expert_swiglu_limit_list"}) {
     refuse_limits(root, key);
   }

@@ -23,6 +23,15 @@ void read_exaone_layers(const JsonObject& root, ModelConfig* config) {
   for (LayerConfig& layer : config->layers) layer.rotates = layer.window > 0;
 }
 
+// A dense layer. Whether it has a window, its file says; transformers leaves it out.
+void read_exaone_mtp(const JsonObject& root, ModelConfig* config) {
+  config->left_out = {"mtp."};
+  config->prediction_layer.is_moe = false;
+  config->names_mtp_layers = config->num_mtp_layers == 1 && root.has("mtp_layer_types") &&
+                             readable(root) && set_prediction_window(root, false, config);
+  name_mtp_layer(config);
+}
+
 }  // namespace
 
 void read_exaone_moe(const JsonObject& root, ModelConfig* config) {
@@ -47,9 +56,7 @@ void read_exaone_moe(const JsonObject& root, ModelConfig* config) {
   read_deepseek_layers(root, kDefaults, config);
   read_dense_layers(root, config);
   read_deepseek_routing(root, kDefaults, config);
-  // transformers leaves these layers out, and does not say how they compute.
-  config->names_mtp_layers = false;
-  config->left_out = {"mtp."};
+  read_exaone_mtp(root, config);
   config->tensor_names.rename("mlp.gate.e_score_correction_bias", "mlp.e_score_correction_bias");
 }
 

@@ -126,6 +126,14 @@ void require_layer_types(const formats::JsonObject& root, const ModelConfig& con
 // The same for full_attention.
 void require_full_attention(const formats::JsonObject& root, const ModelConfig& config);
 
+// ---- a layer that predicts further tokens, outside the numbered ones (mtp_names.cc) ----
+
+// Its tensors by the names of Qwen3-Next: mtp.fc, mtp.layers.0.self_attn, …
+void name_mtp_layer(ModelConfig* config);
+// Whether it has a window, by mtp_layer_types or `by_default`: it is like the model's layers that
+// have one, or not. False: there are no such layers, so that nothing says its rotation.
+bool set_prediction_window(const formats::JsonObject& root, bool by_default, ModelConfig* config);
+
 // ---- layers with heads or rotations of several kinds (global_heads.cc) ----
 
 // The kind of attention of these layers (of all, where `of_layers` is true): one like kind 0, which

@@ -2,6 +2,7 @@
 //
 // JetBrains Mellum 2: Qwen3-MoE with windows in some layers, which rotate otherwise than the layers
 // of full attention.
+#include "base/printable.h"
 #include "model/families/family.h"
 
 namespace wideep::model {
@@ -9,14 +10,23 @@ namespace {
 
 using formats::JsonObject;
 
-// At most one layer, whose tensors are not numbered as the others are; transformers leaves it out.
+// At most one layer, with windows and experts unless the file says otherwise.
 void read_mellum_mtp(const JsonObject& root, ModelConfig* config) {
+  constexpr std::string_view kMlp = "mtp_mlp_layer_types";
   const formats::IntegerRange layers = {.min = 0, .max = 1};
   const int64_t mtp = root.integer_or("num_mtp_layers", 0, layers);
   config->num_mtp_layers =
       static_cast<int>(root.integer_or("num_nextn_predict_layers", mtp, layers));
-  for (const char* key : {"mtp_layer_types", "mtp_mlp_layer_types"}) root.has(key);
   config->left_out = {"mtp."};
+  for (const char* key : {"mtp_layer_types", "mtp_mlp_layer_types"}) root.has(key);
+  if (config->num_mtp_layers == 0 || !readable(root)) return;
+  const std::vector<std::string> mlp = read_layer_words(root, kMlp, 1);
+  if (!mlp.empty() && mlp[0] != "sparse" && mlp[0] != "dense") {
+    root.complain(kMlp, "expected sparse or dense, found " + base::printable(mlp[0]));
+  }
+  config->prediction_layer.is_moe = mlp.empty() || mlp[0] == "sparse";
+  config->names_mtp_layers = set_prediction_window(root, true, config);
+  name_mtp_layer(config);
 }
 
 }  // namespace

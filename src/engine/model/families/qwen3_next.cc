@@ -54,31 +54,7 @@ void read_mtp(const JsonObject& root, ModelConfig* config) {
   const bool own_embedding = root.boolean_or("mtp_use_dedicated_embeddings", false);
   config->names_mtp_layers = config->num_mtp_layers <= 1 && !own_embedding;
   config->left_out = {"mtp.", "model.visual."};
-  const std::string layer = fmt::format("model.layers.{}.", config->num_layers);
-  const std::string published = "mtp.layers.0.";
-  const auto rename = [&](const char* canonical, const std::string& name) {
-    config->tensor_names.rename(layer + canonical, name);
-  };
-  rename("enorm", "mtp.pre_fc_norm_embedding");
-  rename("hnorm", "mtp.pre_fc_norm_hidden");
-  rename("eh_proj", "mtp.fc");
-  rename("shared_head.norm", "mtp.norm");
-  for (const char* mixer : {"input_layernorm", "self_attn", "post_attention_layernorm"}) {
-    rename(mixer, published + mixer);
-  }
-  rename("mlp.gate", published + "mlp.gate");
-  rename("mlp.shared_expert_gate", published + "mlp.shared_expert_gate");
-  rename("mlp.shared_experts", published + "mlp.shared_expert");
-  // One tensor for each expert, or for all.
-  using weights::TensorPart;
-  const auto rename_experts = [&](const char* matrix, const char* of_all, TensorPart part) {
-    const std::string expert = fmt::format("mlp.experts.*.{}", matrix);
-    rename(expert.c_str(), published + expert);
-    config->tensor_names.rename(layer + expert, published + "mlp.experts." + of_all, part);
-  };
-  rename_experts("gate_proj", "gate_up_proj", {TensorPart::Rows::kFirstHalf});
-  rename_experts("up_proj", "gate_up_proj", {TensorPart::Rows::kSecondHalf});
-  rename_experts("down_proj", "down_proj", {});
+  name_mtp_layer(config);
 }
 
 }  // namespace

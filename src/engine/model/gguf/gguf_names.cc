@@ -97,6 +97,7 @@ constexpr std::array kOfLayers = {
     Names{"hnorm", "nextn.hnorm"},
     Names{"eh_proj", "nextn.eh_proj"},
     Names{"shared_head.norm", "nextn.shared_head_norm"},
+    Names{"shared_head.norm", "layer_output_norm"},  // of Ling-3.0
 };
 constexpr std::array kOfExperts = {
     Names{"mlp.experts.gate_proj", "ffn_gate"},
