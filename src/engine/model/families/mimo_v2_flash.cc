@@ -108,6 +108,8 @@ void read_mimo_v2_flash(const JsonObject& root, ModelConfig* config) {
                          .scaling_factor = 1.0},
                         config);
   if (readable(root)) check_published(root, *config);
+  config->num_mtp_layers = static_cast<int>(
+      root.integer_or("num_nextn_predict_layers", 0, {.min = 0, .max = kMaxLayers}));
   config->left_out = {"model.mtp."};
   config->tensor_names.rename("self_attn.sinks", "self_attn.attention_sink_bias");
 }

@@ -361,7 +361,7 @@ void read_mimo2(GgufKeys& keys) {
   constexpr const char* kHeads = "attention.head_count_kv";
   read_grouped_experts(keys);
   Json& config = keys.config;
-  for (const char* key : {"first_k_dense_replace", "num_nextn_predict_layers"}) config.erase(key);
+  config.erase("first_k_dense_replace");
   keys.require("expert_gating_func", kSigmoid);
   keys.copy_or("norm_topk_prob", "expert_weights_norm", true);
   config["mlp_layer_types"] = mlp_words(keys);
@@ -489,6 +489,7 @@ void read_step35(GgufKeys& keys) {
   keys.require("moe_every_n_layers", 1);
   config["moe_router_scaling_factor"] =
       scales_weights(keys) ? keys.value("expert_weights_scale") : Json(1.0);
+  config["num_nextn_predict_layers"] = keys.num_predicting();
   config["mlp_layer_types"] = mlp_words(keys);
   config["swiglu_limits"] = numbers_of_layers(keys, "swiglu_clamp_exp");
   keys.set_origin("swiglu_limits", "swiglu_clamp_exp");
@@ -590,8 +591,11 @@ void read_kimi_linear(GgufKeys& keys) {
   keys.copy("linear_head_dim", "kda.head_dim");
   keys.copy("linear_conv_kernel_dim", "ssm.conv_kernel");
   Json types = Json::array();
-  for (const int64_t heads : keys.integers("attention.head_count_kv")) {
-    types.push_back(heads == 0 ? "linear_attention" : "full_attention");
+  std::vector<int64_t> heads = keys.integers("attention.head_count_kv");
+  heads.resize(
+      std::min(heads.size(), static_cast<size_t>(std::max<int64_t>(0, keys.num_layers()))));
+  for (const int64_t each : heads) {
+    types.push_back(each == 0 ? "linear_attention" : "full_attention");
   }
   config["layer_types"] = types;
 }

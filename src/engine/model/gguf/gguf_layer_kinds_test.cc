@@ -341,6 +341,14 @@ TEST(GgufLayerKinds, MixersOfLing) {
   EXPECT_EQ(config.kimi_delta.decay_bound, -5.0f);
   EXPECT_EQ(config.kimi_delta.head_dim, 16);
   EXPECT_TRUE(config.latent_gate);
+  // Layers that predict further tokens follow in lists, though the tensors may lie elsewhere.
+  const ModelConfig more = ling()
+                               .integer("block_count", 5)
+                               .integer("nextn_predict_layers", 1)
+                               .list(kHeads, {0, 0, 0, 1, 1})
+                               .accepted();
+  EXPECT_EQ(more.num_layers, 4);
+  EXPECT_EQ(more.num_mtp_layers, 0);
   const std::vector<float> none(4);
   EXPECT_EQ(ling().values<float>("swiglu_clamp_exp", Type::kF32, none).accepted().num_layers, 4);
 
