@@ -93,6 +93,7 @@ void read_bailing_hybrid(const JsonObject& root, ModelConfig* config) {
   expect_equal(root, "moe_shared_expert_intermediate_size",
                "moe_intermediate_size · num_shared_experts", config->shared_intermediate_size);
   config->names_mtp_layers = true;
+  expect_equal(root, "rotary_dim", "qk_rope_head_dim", config->qk_rope_head_dim);
   for (const char* key : {"expert_swiglu_limit_list", "share_expert_swiglu_limit_list"}) {
     refuse_limits(root, key);
   }
