@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The indexer of DeepSeek Sparse Attention (DeepSeek-V3.2): which positions a token attends to.
+// The indexer of sparse attention: which positions a token attends to.
 //
-//   score[t, p] = Σ_h weights[t, h] · max(0, q[t, h] · key[p])     p ≤ position(t)
+//   score[t, p] = Σ_h weights[t, h] · f(q[t, h] · key[p])     p ≤ position(t)
 //
-// then the `index_topk` positions with the largest scores. Keys of the indexer are cached in pages
+// where f(x) is max(0, x) in DeepSeek Sparse Attention (DeepSeek-V3.2), and x in MiniMax Sparse
+// Attention (MiniMax-M3). Then the positions, or blocks of positions, with the largest scores. Keys of the indexer are cached in pages
 // of rows like latents (kv_page.h, CacheForm::kRows).
 //
 // Row invariance: a product is one chain of additions along dim, in the arithmetic of attention.h
@@ -33,6 +34,7 @@ struct IndexArgs {
   size_t q_head_stride = 0;
   const float* weights = nullptr;  // token t: num_heads elements; all constant factors included
   size_t weights_stride = 0;
+  bool rectifies = true;  // f(x) is max(0, x), else x
 
   Dtype cache_dtype = Dtype::kF32;  // kF32 or kBf16
   size_t row_stride = 0;            // elements from position to position

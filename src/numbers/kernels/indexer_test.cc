@@ -95,6 +95,7 @@ TEST_P(Indexer, ScoresAgreeWithRef) {
     const int dim = 1 + static_cast<int>(rng() % 140), heads = 1 + static_cast<int>(rng() % 20);
     IndexCase random(dtype, 1 + static_cast<int>(rng() % 5), heads, static_cast<int>(rng() % 200),
                      dim, static_cast<uint32_t>(round));
+    random.args.rectifies = round % 3 != 0;
     const auto expected = random.run(*all_kernels().back(), random.args);
     const auto scores = random.run(kernels(), random.args);
     for (size_t i = 0; i < scores.size(); ++i) {
@@ -105,7 +106,7 @@ TEST_P(Indexer, ScoresAgreeWithRef) {
 }
 
 // One head with weight 2, keys along or against the query.
-TEST_P(Indexer, AScoreIsTheWeightedPositivePart) {
+TEST_P(Indexer, AScoreIsTheWeightedPositivePartOrAll) {
   for (const Dtype dtype : {Dtype::kF32, Dtype::kBf16}) {
     IndexCase two(dtype, 1, 1, 1, 2, 1);
     two.q = {1.0f, 3.0f};
@@ -117,6 +118,8 @@ TEST_P(Indexer, AScoreIsTheWeightedPositivePart) {
     const auto scores = two.run(kernels(), two.args);
     EXPECT_EQ(scores[0], 10.0f);
     EXPECT_EQ(scores[1], 0.0f);
+    two.args.rectifies = false;
+    EXPECT_THAT(two.run(kernels(), two.args), testing::ElementsAre(10.0f, -10.0f, -1.0f));
   }
 }
 

@@ -42,9 +42,6 @@ class SparseIndexer {
       : config_(&config), layer_(layer), rope_(rope_of(config), config.qk_rope_head_dim) {}
   static RopeConfig rope_of(const ModelConfig& config);
   void normalize(float* key) const;
-  struct Block;
-  Block block_of(const MixerCall& call, const TokenRun& run, int first, int count) const;
-  void select_blocks(const MixerCall& call, std::vector<Block>& blocks, size_t num_scores) const;
 
   const ModelConfig* config_;
   int layer_;

@@ -7,20 +7,32 @@
 // to the scores, which stay in registers for a few panels of positions.
 #pragma once
 
-// Adds Rows heads from `q` and `weights` on to the sums of Width panels of positions.
+// The query rows of one token, a head each, with the heads' weights and the least that a product
+// counts as.
+template <typename T>
+struct HeadRows {
+  const T* q = nullptr;
+  size_t q_stride = 0;
+  const float* weights = nullptr;
+  F32x16 least;
+};
+
+// Adds Rows heads from `first` on to the sums of Width panels of positions.
 template <int Rows, int Width, typename T>
-[[gnu::always_inline]] inline void add_heads(const T* q, size_t q_stride, const float* weights,
+[[gnu::always_inline]] inline void add_heads(const HeadRows<T>& heads, int first,
                                              const Panels<T>& keys, int panel, float* sums) {
+  const T* q = heads.q + first * heads.q_stride;
+  const float* weights = heads.weights + first;
   F32x16 products[Rows][Width];
   for (auto& of_head : products) {
     for (F32x16& product : of_head) product = zero();
   }
-  multiply_tile<Rows, Width>(q, q_stride, keys, panel, products);
+  multiply_tile<Rows, Width>(q, heads.q_stride, keys, panel, products);
   for (int p = 0; p < Width; ++p) {
     float* at = sums + (panel + p) * kPanelWidth;
     F32x16 sum = load(at);
     for (int r = 0; r < Rows; ++r) {
-      sum = fma(set1(weights[r]), max(products[r][p], zero()), sum);
+      sum = fma(set1(weights[r]), max(products[r][p], heads.least), sum);
     }
     store(at, sum);
   }
@@ -28,17 +40,16 @@ template <int Rows, int Width, typename T>
 
 // The sums of all heads of a token over the page's first `count` positions.
 template <typename T>
-inline void score_page(const T* q, size_t q_stride, const float* weights, int num_heads,
-                       const Panels<T>& keys, int count, float* sums) {
+inline void score_page(const HeadRows<T>& heads, int num_heads, const Panels<T>& keys, int count,
+                       float* sums) {
   std::memset(sums, 0, kPageTokens * sizeof(float));
   for (int panel = 0; panel * kPanelWidth < count; panel += kStripPanels) {
     int head = 0;
     for (; head + kStripRows <= num_heads; head += kStripRows) {
-      add_heads<kStripRows, kStripPanels>(q + head * q_stride, q_stride, weights + head, keys,
-                                          panel, sums);
+      add_heads<kStripRows, kStripPanels>(heads, head, keys, panel, sums);
     }
     for (; head < num_heads; ++head) {
-      add_heads<1, kStripPanels>(q + head * q_stride, q_stride, weights + head, keys, panel, sums);
+      add_heads<1, kStripPanels>(heads, head, keys, panel, sums);
     }
   }
 }
@@ -56,6 +67,7 @@ inline void index_pages(const IndexArgs& args) {
     for (int d = 0; d < args.dim; ++d) to[d] = T(from[d]);
     if (args.dim % 2 != 0) to[args.dim] = T();
   }
+  const F32x16 least = args.rectifies ? zero() : set1(-std::numeric_limits<float>::infinity());
   const int last = args.first_position + args.num_tokens - 1;
   for (int i = 0; i < args.num_pages; ++i) {
     const int base = (args.first_page + i) * kPageTokens;
@@ -76,8 +88,11 @@ inline void index_pages(const IndexArgs& args) {
       if (count <= 0) continue;
       const size_t token = static_cast<size_t>(t);
       alignas(64) float sums[kPageTokens];
-      score_page(q + token * static_cast<size_t>(args.num_heads) * q_stride, q_stride,
-                 args.weights + token * args.weights_stride, args.num_heads, keys, count, sums);
+      score_page<T>({.q = q + token * static_cast<size_t>(args.num_heads) * q_stride,
+                     .q_stride = q_stride,
+                     .weights = args.weights + token * args.weights_stride,
+                     .least = least},
+                    args.num_heads, keys, count, sums);
       std::memcpy(args.scores + token * args.scores_stride + base, sums,
                   static_cast<size_t>(count) * sizeof(float));
     }

@@ -195,7 +195,8 @@ void index_scores(const IndexArgs& args) {
             product += static_cast<double>(query) *
                        load(args.cache_dtype, args.pages[i].keys, p * args.row_stride + d);
           }
-          sum += args.weights[t * args.weights_stride + h] * std::max(product, 0.0);
+          const double counted = args.rectifies ? std::max(product, 0.0) : product;
+          sum += args.weights[t * args.weights_stride + h] * counted;
         }
         args.scores[t * args.scores_stride + base + p] = static_cast<float>(sum);
       }
