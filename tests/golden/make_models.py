@@ -393,11 +393,12 @@ def report(name, recorded, margins, directory):
 def make_families(names, out):
     """The committed models of the families; the first shape of most a second time, stacked."""
     for number, family in enumerate(all_families().values()):
-        shapes = {name: (shape, record.LENGTHS) for name, shape in family.shapes.items()}
+        all_lengths = (*record.LENGTHS[:-1], family.longest)
+        shapes = {name: (shape, all_lengths) for name, shape in family.shapes.items()}
         if family.has_fused_layout:
             first = next(iter(family.shapes.values()))
             shapes["fused"] = (first | {"_fused": True}, record.FUSED_LENGTHS)
-        shapes |= {name: (shape, record.LENGTHS) for name, shape in family.later_shapes.items()}
+        shapes |= {name: (shape, all_lengths) for name, shape in family.later_shapes.items()}
         for index, (name, (shape, lengths)) in enumerate(shapes.items()):
             full_name = f"{family.name}_{name}"
             if names is None or names in (family.name, full_name):
@@ -415,7 +416,7 @@ def make_random(names, count, seed, out):
             rng = random.Random(model_seed)
             values = {key: rng.choice(choices) for key, choices in family.options.items()}
             values = family.complete(family.base | values)
-            lengths = (3, 20, rng.choice((40, 70, 100, 140)))
+            lengths = (3, 20, max(family.longest, rng.choice((40, 70, 100, 140))))
             record.make(family, f"{family.name}_{model_seed}", values, model_seed, out, lengths)
 
 

@@ -59,7 +59,7 @@ Status Model::forward(const Batch& batch, const KvLayout& kv, int64_t iteration,
 // What layers share (runs of tokens; for each kind, rotary angles and attention tasks) is computed
 // once per iteration.
 void Model::prepare(const MixerCall& call) {
-  mixer_scratch_.step.start(call.batch, config_.indexer.top_k, config_.num_attention_kinds());
+  mixer_scratch_.step.start(call.batch, config_.first_choice(), config_.num_attention_kinds());
   for (int kind = 0; kind < config_.num_attention_kinds(); ++kind) {
     for (int layer = layers_.first; layer < layers_.last; ++layer) {
       if (!config_.is_cached(layer) || config_.layers[layer].attention_kind != kind) continue;

@@ -62,7 +62,7 @@ Status Model::predict(const PredictionCall& call, const KvLayout& kv, int64_t it
                              kv,       states_, where,    mixer_scratch_};
   start(call.batch);
   enter_prediction(call, *weights.prediction);
-  mixer_scratch_.step.start(call.batch, config_.indexer.top_k, config_.num_attention_kinds());
+  mixer_scratch_.step.start(call.batch, config_.first_choice(), config_.num_attention_kinds());
   weights.mixer->prepare(mixer_call);
   WIDEEP_TRY(forward_layer(mixer_call, layer));
   const base::TraceSpan span(base::Span::kHead);

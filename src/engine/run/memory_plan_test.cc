@@ -94,7 +94,8 @@ INSTANTIATE_TEST_SUITE_P(
                                      "family_models/gpt_oss_plain",
                                      "family_models/kimi_linear_plain",
                                      "family_models/lfm2_moe_plain", "family_models/llama4_scout",
-                                     "family_models/llama_bias", "family_models/qwen3_5_moe_plain",
+                                     "family_models/llama_bias", "family_models/minimax_m3_plain",
+                                     "family_models/qwen3_5_moe_plain",
                                      "family_models/qwen3_next_plain"),
                      testing::Values(WeightFormat::kF32, WeightFormat::kBf16)),
     name_of);

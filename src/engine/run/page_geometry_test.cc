@@ -105,7 +105,7 @@ Payload page_of_rank(const RunPlan& plan, int rank, Payload whole) {
       std::copy_n(from.values(whole.data(), layer, first_head + head), heads.value_bytes,
                   to.values(page.data(), layer, head));
     }
-    std::copy_n(from.index_keys(whole.data(), layer), to.index_bytes,
+    std::copy_n(from.index_keys(whole.data(), layer), heads.index_bytes,
                 to.index_keys(page.data(), layer));
   }
   return page;

@@ -32,6 +32,7 @@ MODULES = (
     "step3p7",
     "kimi_linear",
     "bailing_hybrid",
+    "minimax_m3",
 )
 
 

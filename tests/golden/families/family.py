@@ -40,6 +40,7 @@ class Family:
     complete: Callable = unchanged  # makes values that were chosen one by one fit together
     later_shapes: dict = dataclasses.field(default_factory=dict)  # their seeds follow the others'
     has_fused_layout: bool = True
+    longest: int = 66  # prompt of a shape
     published_keys: Callable = unchanged  # values of config.json as published files spell them
     published_names: Callable = unchanged  # a tensor's name as saved -> as published
     wrap: Callable = unchanged  # text config -> config.json of a wrapper

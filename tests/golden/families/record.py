@@ -72,7 +72,15 @@ class Recorder:
 
     def indexer(self, module, inputs, output):
         scores, k = self.calls[-1]
-        self.close(distance(scores.flatten(0, 1), k))
+        if scores.dim() == 3:
+            self.close(distance(scores.flatten(0, 1), k))
+        else:  # for each head, with infinite scores of what is always chosen
+            largest = scores.masked_fill(scores.isinf(), 0.0).abs().amax(-1, keepdim=True)
+            certain = scores.isposinf().sum(-1) >= k
+            scores = torch.where(scores.isposinf(), largest, scores)
+            margins = distance(scores.flatten(0, 2), k).unflatten(0, scores.shape[:3])
+            margins = margins.masked_fill(certain, math.inf)
+            self.close(margins.amin(1).flatten())
         self.calls.clear()
 
     def close(self, margin):

@@ -52,6 +52,18 @@ struct RopeConfig {
   bool operator==(const RopeConfig&) const = default;
 };
 
+// MiniMax sparse attention: each token attends to the blocks of positions that score best, chosen
+// for each key-value head by a head of the indexer (model/parts/block_indexer.h).
+struct BlockIndexerConfig {
+  int head_dim = 0;  // of which the first ones are rotated, as many as of keys; 0: no indexer
+  int block = 0;     // positions, a multiple of kernels::kPageTokens
+  int top_k = 0;     // blocks
+  int nearest = 0;   // the last blocks up to the token's own, which are always among those; ≥ 1
+
+  // Tokens before this position attend to all positions.
+  int first_choice() const { return top_k * block; }
+};
+
 // Grouped-query attention. Queries and keys are normalised, then rotated (or the reverse).
 struct GroupedQueryConfig {
   // What a normalisation of queries and keys sees: one head, or the heads of a token together.
@@ -82,6 +94,7 @@ struct GroupedQueryConfig {
   // temperature_floor⌋); 0: they do not.
   float temperature = 0.0f;
   float temperature_floor = 8192.0f;
+  BlockIndexerConfig blocks;
 };
 
 // The heads, options and rotation of grouped-query attention in layers of one kind.
@@ -340,6 +353,15 @@ struct ModelConfig {
   }
   bool has_experts() const { return num_moe_layers() > 0; }
   bool is_moe(int layer) const { return layers[static_cast<size_t>(layer)].is_moe; }
+  // Tokens before this position attend to all that windows and chunks let them; 0: there is no
+  // indexer.
+  int first_choice() const {
+    int first = indexer.top_k;
+    for (int kind = 0; kind < num_attention_kinds(); ++kind) {
+      first = std::max(first, attention_kind(kind).options.blocks.first_choice());
+    }
+    return first;
+  }
   // Whether the layer keeps keys and values in the cache.
   bool is_cached(int layer) const {
     return layers[static_cast<size_t>(layer)].mixer == LayerConfig::Mixer::kAttention;

@@ -848,6 +848,50 @@ TEST(Families, RefuseByName) {
       {"minimax_m2",
        {{"use_routing_bias", false}},
        "use_routing_bias: expected true, found false; wideep computes no other"},
+      {"minimax_m3_vl_text",
+       {{"index_n_heads", 4}},
+       "index_n_heads: expected num_key_value_heads 2 (each has a choice of its own), found 4"},
+      {"minimax_m3_vl_text",
+       {{"index_head_dim", 6}},
+       "index_head_dim: expected at least the 8 rotated dimensions of a head, found 6"},
+      {"minimax_m3_vl_text",
+       {{"index_block_size", 96}},
+       "index_block_size: expected a multiple of 64, the positions of a page, found 96"},
+      {"minimax_m3_vl_text",
+       {{"index_topk_blocks", 2}, {"index_local_blocks", 3}},
+       "index_local_blocks: expected at most index_topk_blocks 2, found 3"},
+      {"minimax_m3_vl_text",
+       {{"index_local_blocks", 0}},
+       "index_local_blocks: expected an integer from 1 to 4096, found 0"},
+      {"minimax_m3_vl_text",
+       {{"index_topk_blocks", 4}, {"sparse_attention_config", {{"sparse_topk_blocks", 3}}}},
+       "index_topk_blocks: expected sparse_attention_config.sparse_topk_blocks 3, found 4"},
+      {"minimax_m3_vl_text",
+       {{"sparse_attention_config", {{"sparse_score_type", "mean"}}}},
+       "sparse_attention_config.sparse_score_type: expected max, found mean; wideep computes no "
+       "other"},
+      {"minimax_m3_vl_text",
+       {{"sparse_attention_config", {{"sparse_init_block", 1}}}},
+       "sparse_attention_config.sparse_init_block: expected an integer from 0 to 0, found 1"},
+      {"minimax_m3_vl_text",
+       {{"layer_types", nullptr}, {"sparse_attention_config", {{"sparse_attention_freq", {1}}}}},
+       "sparse_attention_config.sparse_attention_freq: expected 0 or 1 for each of 2 layers, found "
+       "1 numbers"},
+      {"minimax_m3_vl_text",
+       {{"layer_types", nullptr},
+        {"sparse_attention_config",
+         {{"sparse_attention_freq", {0, 1}}, {"sparse_disable_index_value", {1, 0}}}}},
+       "sparse_attention_config.sparse_disable_index_value: expected the numbers of "
+       "sparse_attention_freq, found others"},
+      {"minimax_m3_vl_text",
+       {{"hidden_act", "gelu"}},
+       "hidden_act: expected swigluoai, found gelu; wideep computes no other"},
+      {"minimax_m3_vl_text",
+       {{"n_shared_experts", 2}},
+       "n_shared_experts: expected an integer from 1 to 1, found 2"},
+      {"minimax_m3_vl_text",
+       {{"qk_norm_type", "per_layer"}},
+       "qk_norm_type: expected per_head, found per_layer; wideep computes no other"},
       {"mistral4",
        {{"rope_parameters", nullptr}},
        "rope_parameters: missing; they say how queries are scaled, too"},
@@ -1452,6 +1496,45 @@ TEST(Families, HeadsOfLaguna) {
   EXPECT_EQ(
       other.tensor_names.published("model.layers.1.mlp.gate.e_score_correction_bias").front().name,
       "model.layers.1.mlp.experts.e_score_correction_bias");
+}
+
+TEST(Families, BlocksOfMinimaxM3) {
+  const json small = small_json("minimax_m3_vl_text");
+  const ModelConfig plain = *parse(small);
+  EXPECT_EQ(plain.grouped_query.blocks.head_dim, 0);
+  EXPECT_EQ(plain.attention_of(0).options.blocks.head_dim, 0);
+  const BlockIndexerConfig blocks = plain.attention_of(1).options.blocks;
+  EXPECT_EQ(blocks.head_dim, 128);
+  EXPECT_EQ(blocks.block, 128);
+  EXPECT_EQ(blocks.top_k, 16);
+  EXPECT_EQ(blocks.nearest, 1);
+  EXPECT_EQ(plain.first_choice(), 2048);
+  EXPECT_THAT(moe_layers(plain), ElementsAre(true, true));
+  EXPECT_EQ(plain.dense_intermediate_size, 12288);
+  EXPECT_EQ(plain.shared_intermediate_size, 3072);
+  EXPECT_EQ(plain.routing.scaling_factor, 2.0f);
+  EXPECT_TRUE(plain.norms_add_one);
+  json published = small;
+  published.erase("layer_types");
+  published.erase("index_n_heads");
+  const ModelConfig other = accepted(published, {{"moe_layer_freq", {0, 1}},
+                                                 {"hidden_act", "swigluoai"},
+                                                 {"sparse_attention_config",
+                                                  {{"use_sparse_attention", true},
+                                                   {"sparse_num_index_heads", 2},
+                                                   {"sparse_index_dim", 16},
+                                                   {"sparse_block_size", 64},
+                                                   {"sparse_topk_blocks", 3},
+                                                   {"sparse_local_block", 2},
+                                                   {"sparse_attention_freq", {1, 0}},
+                                                   {"sparse_disable_index_value", {1, 0}}}}});
+  EXPECT_EQ(other.attention_of(0).options.blocks.top_k, 3);
+  EXPECT_EQ(other.attention_of(0).options.blocks.nearest, 2);
+  EXPECT_EQ(other.attention_of(1).options.blocks.head_dim, 0);
+  EXPECT_EQ(other.first_choice(), 192);
+  EXPECT_THAT(moe_layers(other), ElementsAre(false, true));
+  // Without sparse layers the sizes of the indexer have no effect.
+  EXPECT_EQ(accepted(small, {{"layer_types", nullptr}, {"index_n_heads", 4}}).first_choice(), 0);
 }
 
 TEST(Families, KindsOfMimo) {

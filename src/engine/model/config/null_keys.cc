@@ -69,6 +69,7 @@ const NullKey kNullKeys[] = {
     {"num_attention_heads_per_layer"},
     {"gating_types"},
     {"mlp_layer_types"},
+    {"sparse_attention_config"},
     {"mlp_only_layers"},
     {"no_rope_layers"},
     {"moe_layers"},

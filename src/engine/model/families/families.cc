@@ -62,6 +62,8 @@ constexpr std::array kFamilies = {
     Family{"exaone_moe", "ExaoneMoEForCausalLM", read_exaone_moe, 1e-5},  // as first published
     Family{"hy_v3", "HYV3ForCausalLM", read_hy_v3, 1e-5},
     Family{"minimax_m2", "MiniMaxM2ForCausalLM", read_minimax_m2, 1e-6},
+    Family{"minimax_m3_vl", "MiniMaxM3SparseForConditionalGeneration", read_minimax_m3, 1e-6, true},
+    Family{"minimax_m3_vl_text", "MiniMaxM3VLForCausalLM", read_minimax_m3, 1e-6},
     Family{"llama4", "Llama4ForConditionalGeneration", read_llama4, 1e-5},
     Family{"llama4_text", "Llama4ForCausalLM", read_llama4, 1e-5},
     Family{"gemma4", "Gemma4ForConditionalGeneration", read_gemma4, 1e-6, true, true},

@@ -210,6 +210,10 @@ void name_dense_w123(const std::string& dense, weights::TensorNames* names);
 void read_granite_attention(const formats::JsonObject& root, ModelConfig* config);
 void read_granite_experts(const formats::JsonObject& root, ModelConfig* config);
 
+// The rotated share of a head of MiniMax (minimax_m2.cc), whose published files write rotary_dim for
+// partial_rotary_factor · head_dim. REQUIRES: readable(root); after read_grouped_query().
+void read_minimax_rotary(const formats::JsonObject& root, ModelConfig* config);
+
 // Keys of DeepSeek-V3's latent attention, experts and routing, which others have taken over
 // (deepseek.cc). whole_head: head_dim repeats the size of a whole head, not of its rotated part.
 void read_latent_attention(const formats::JsonObject& root, ModelConfig* config,
@@ -260,8 +264,8 @@ Reader read_afmoe, read_bailing_hybrid, read_deepseek_v2, read_deepseek_v3, read
     read_dots1, read_ernie4_5_moe, read_exaone_moe, read_gemma4, read_glm4_moe, read_glm4_moe_lite,
     read_glm_moe_dsa, read_gpt_oss, read_granitemoe, read_granitemoehybrid, read_hunyuan_v1_moe,
     read_hy_v3, read_kimi_linear, read_laguna, read_lfm2_moe, read_llama, read_llama4, read_mellum,
-    read_mimo_v2_flash, read_minimax_m2, read_mistral, read_mistral4, read_mixtral, read_olmoe,
-    read_qwen2, read_qwen2_moe, read_qwen3, read_qwen3_5_moe, read_qwen3_moe, read_qwen3_next,
-    read_solar_open, read_step3p7;
+    read_mimo_v2_flash, read_minimax_m2, read_minimax_m3, read_mistral, read_mistral4, read_mixtral,
+    read_olmoe, read_qwen2, read_qwen2_moe, read_qwen3, read_qwen3_5_moe, read_qwen3_moe,
+    read_qwen3_next, read_solar_open, read_step3p7;
 
 }  // namespace wideep::model

@@ -10,16 +10,6 @@ namespace {
 
 using formats::JsonObject;
 
-// Published files write rotary_dim for partial_rotary_factor · head_dim.
-void read_rotary_dim(const JsonObject& root, ModelConfig* config) {
-  constexpr std::string_view kKey = "rotary_dim";
-  const int64_t dim = root.integer_or(kKey, config->head_dim, {.min = 2, .max = config->head_dim});
-  read_partial_rotary(root, static_cast<double>(dim) / config->head_dim, config);
-  if (readable(root) && root.has(kKey)) {
-    expect_equal(root, kKey, "head_dim · partial_rotary_factor", config->grouped_query.rotary_dim);
-  }
-}
-
 // The layers that predict further tokens follow the last one.
 void read_mtp(const JsonObject& root, ModelConfig* config) {
   const formats::IntegerRange layers = {.min = 0, .max = 16};
@@ -31,10 +21,19 @@ void read_mtp(const JsonObject& root, ModelConfig* config) {
 
 }  // namespace
 
+void read_minimax_rotary(const JsonObject& root, ModelConfig* config) {
+  constexpr std::string_view kKey = "rotary_dim";
+  const int64_t dim = root.integer_or(kKey, config->head_dim, {.min = 2, .max = config->head_dim});
+  read_partial_rotary(root, static_cast<double>(dim) / config->head_dim, config);
+  if (readable(root) && root.has(kKey)) {
+    expect_equal(root, kKey, "head_dim · partial_rotary_factor", config->grouped_query.rotary_dim);
+  }
+}
+
 void read_minimax_m2(const JsonObject& root, ModelConfig* config) {
   require_silu(root);
   read_grouped_query(root, config, {.kv_heads = 8, .head_dim = 128});
-  if (readable(root)) read_rotary_dim(root, config);
+  if (readable(root)) read_minimax_rotary(root, config);
   require_flag(root, "use_qk_norm", true);
   require_word(root, "qk_norm_type", "per_layer");
   config->grouped_query.norm = GroupedQueryConfig::Norm::kAllHeads;

@@ -33,9 +33,6 @@ constexpr NotComputed kNotComputed[] = {
     {"mistral_large4", "MistralLarge4",
      "it needs an indexer, keys and values of other layers and capped logits; wideep does not "
      "compute the family"},
-    {"minimax_m3", "MiniMaxM3",
-     "it needs attention to the blocks of positions that an indexer chooses, which wideep does "
-     "not compute"},
     {"qwen4_exp", "Qwen4Exp",
      "it needs residual connections in several streams and embeddings of n-grams, which wideep "
      "does not compute"},

@@ -10,6 +10,7 @@
 #include "model/parts/attention.h"
 
 #include <algorithm>
+#include <span>
 
 #include "base/try.h"
 
@@ -98,13 +99,28 @@ void AttentionStep::rotate(const Compute& compute, const Batch& batch, int kind,
 }
 
 void AttentionStep::add_tasks(const Compute& compute, int kind, int index, const HeadRange& heads) {
+  add_split_tasks(kind, index, heads,
+                  kernels::choose_split({.num_tokens = runs[index].num_tokens,
+                                         .num_heads = heads.count,
+                                         .num_kv_heads = heads.num_kv,
+                                         .num_runs = static_cast<int>(runs.size()),
+                                         .num_threads = compute.pool().num_threads()}));
+}
+
+void AttentionStep::add_token_tasks(const Compute& compute, int kind, int index,
+                                    const HeadRange& heads) {
+  const int others = static_cast<int>(runs.size()) - 1;
+  add_split_tasks(kind, index, heads,
+                  kernels::choose_split({.num_tokens = 1,
+                                         .num_heads = heads.count,
+                                         .num_kv_heads = heads.num_kv,
+                                         .num_runs = runs[index].num_tokens + others,
+                                         .num_threads = compute.pool().num_threads()}));
+}
+
+void AttentionStep::add_split_tasks(int kind, int index, const HeadRange& heads,
+                                    const kernels::AttentionSplit& split) {
   const TokenRun& run = runs[index];
-  const kernels::AttentionSplit split =
-      kernels::choose_split({.num_tokens = run.num_tokens,
-                             .num_heads = heads.count,
-                             .num_kv_heads = heads.num_kv,
-                             .num_runs = static_cast<int>(runs.size()),
-                             .num_threads = compute.pool().num_threads()});
   const int group = heads.count / heads.num_kv;
   const int num_blocks = (run.num_tokens + split.tokens_per_task - 1) / split.tokens_per_task;
   // Later tokens attend to more positions. Starting with the longest tasks balances the threads.
@@ -147,6 +163,40 @@ kernels::AttentionArgs CachedAttention::args(const TokenRun& run, const Attentio
           .out_head_stride = static_cast<size_t>(value_dim)};
 }
 
+void CachedAttention::find_pages(const KvLayout& kv, const TokenRun& run, const AttentionTask& task,
+                                 std::vector<kernels::KvPage>* pages,
+                                 kernels::AttentionArgs* call) const {
+  call->first_page = kernels::first_visible(window, chunk, call->first_position) / kPageTokens;
+  const int end = (call->first_position + call->num_tokens + kPageTokens - 1) / kPageTokens;
+  call->num_pages = end - call->first_page;
+  for (int i = 0; i < call->num_pages; ++i) {
+    std::byte* page = (*run.pages)[call->first_page + i];
+    pages->push_back({kv.keys(page, layer, task.kv_head), kv.values(page, layer, task.kv_head)});
+  }
+}
+
+// To the kernel the blocks are all positions that there are: keys are rotated already, so that it
+// needs to know only how many positions the token sees.
+void CachedAttention::find_blocks(const KvLayout& kv, const TokenRun& run,
+                                  const AttentionTask& task, const SelectedBlocks& blocks,
+                                  std::vector<kernels::KvPage>* pages,
+                                  kernels::AttentionArgs* call) const {
+  const auto list =
+      static_cast<size_t>((run.first_token + task.first_token) * blocks.num_heads + task.kv_head);
+  const std::span<const int32_t> chosen(blocks.first[list],
+                                        static_cast<size_t>(blocks.count[list]));
+  const int within = call->first_position % blocks.size;  // the token's own block
+  call->first_position = (blocks.count[list] - 1) * blocks.size + within;
+  call->first_page = 0;
+  call->num_pages = call->first_position / kPageTokens + 1;
+  const int pages_each = blocks.size / kPageTokens;
+  for (int i = 0; i < call->num_pages; ++i) {
+    const int page_index = chosen[i / pages_each] * pages_each + i % pages_each;
+    std::byte* page = (*run.pages)[page_index];
+    pages->push_back({kv.keys(page, layer, task.kv_head), kv.values(page, layer, task.kv_head)});
+  }
+}
+
 void CachedAttention::run(const Compute& compute, const KvLayout& kv, const TokenRun& run,
                           const AttentionTask& task, const AttentionRows& rows) const {
   // Per thread: tasks run in parallel, and steady state shall not allocate.
@@ -161,13 +211,11 @@ void CachedAttention::run(const Compute& compute, const KvLayout& kv, const Toke
     call.selected = rows.selected->first.data() + token;
     call.num_selected = rows.selected->count.data() + token;
   }
-  call.first_page = kernels::first_visible(window, chunk, call.first_position) / kPageTokens;
-  const int end = (call.first_position + call.num_tokens + kPageTokens - 1) / kPageTokens;
-  call.num_pages = end - call.first_page;
-  pages.resize(call.num_pages);
-  for (int i = 0; i < call.num_pages; ++i) {
-    std::byte* page = (*run.pages)[call.first_page + i];
-    pages[i] = {kv.keys(page, layer, task.kv_head), kv.values(page, layer, task.kv_head)};
+  pages.clear();
+  if (rows.blocks != nullptr) {
+    find_blocks(kv, run, task, *rows.blocks, &pages, &call);
+  } else {
+    find_pages(kv, run, task, &pages, &call);
   }
   call.pages = pages.data();
   call.scratch = scratch.get<std::byte>(attention_scratch_bytes(call));

@@ -67,9 +67,15 @@ struct AttentionStep {
   void rotate(const Compute& compute, const Batch& batch, int kind, const Rope& rope);
   // Adds the tasks of run `index` for these heads, cut by kernels::choose_split, the longest first.
   void add_tasks(const Compute& compute, int kind, int index, const HeadRange& heads);
+  // The same with a task for each token, whose positions are its own choice.
+  void add_token_tasks(const Compute& compute, int kind, int index, const HeadRange& heads);
   const float* angles_of(int kind, int token, int rope_dim) const {
     return kinds[static_cast<size_t>(kind)].angles.data() + static_cast<size_t>(token) * rope_dim;
   }
+
+ private:
+  void add_split_tasks(int kind, int index, const HeadRange& heads,
+                       const kernels::AttentionSplit& split);
 };
 
 // The positions that each token of a batch attends to, ascending.
@@ -78,11 +84,23 @@ struct SelectedPositions {
   std::vector<int32_t> count;         // [num_tokens]
 };
 
+// The blocks of positions that the tokens of a batch attend to, for each key-value head: ascending,
+// and the last one is the token's own.
+struct SelectedBlocks {
+  int size = 0;       // positions of a block
+  int num_heads = 0;  // of this rank's cache
+  // [num_tokens, num_heads]
+  std::vector<const int32_t*> first;
+  std::vector<int32_t> count;
+};
+
 // What tasks read and write, of the whole batch.
 struct AttentionRows {
   const float* q = nullptr;                     // [num_tokens, num_heads × key_dim]
   float* out = nullptr;                         // [num_tokens, num_heads × value_dim]
   const SelectedPositions* selected = nullptr;  // that the tokens attend to; null: all
+  // Likewise, for tasks of one token. Not with `selected`, nor with a window or chunks.
+  const SelectedBlocks* blocks = nullptr;
 };
 
 // The attention of one layer over cached pages.
@@ -107,6 +125,14 @@ struct CachedAttention {
   // The kernel's arguments, without pages, selected positions and scratch.
   kernels::AttentionArgs args(const TokenRun& run, const AttentionTask& task,
                               const AttentionRows& rows) const;
+
+ private:
+  // Appends the pages that the task attends to, and sets which ones they are in `call`.
+  void find_pages(const KvLayout& kv, const TokenRun& run, const AttentionTask& task,
+                  std::vector<kernels::KvPage>* pages, kernels::AttentionArgs* call) const;
+  void find_blocks(const KvLayout& kv, const TokenRun& run, const AttentionTask& task,
+                   const SelectedBlocks& blocks, std::vector<kernels::KvPage>* pages,
+                   kernels::AttentionArgs* call) const;
 };
 
 // Calls body(token, page, slot) for every token, on all threads. Tokens of one piece (see

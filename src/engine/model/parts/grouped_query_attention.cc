@@ -82,6 +82,10 @@ Result<std::unique_ptr<Mixer>> GroupedQueryAttention::load(const ModelConfig& co
     WIDEEP_TRY_ASSIGN(attention->k_norm_,
                       load_norm(config, loader, prefix + "k_norm.weight", each ? dim : k_width));
   }
+  if (options.blocks.head_dim > 0) {
+    WIDEEP_TRY_ASSIGN(attention->indexer_,
+                      BlockIndexer::load(config, layer, loader, forms, prefix + "indexer."));
+  }
   return std::unique_ptr<Mixer>(std::move(attention));
 }
 
@@ -91,8 +95,12 @@ void GroupedQueryAttention::prepare(const MixerCall& call) const {
   AttentionStep& step = call.scratch.step;
   const int kind = layer_.attention_kind;
   step.rotate(call.compute, call.batch, kind, rope_);
-  for (size_t run = 0; run < step.runs.size(); ++run) {
-    step.add_tasks(call.compute, kind, static_cast<int>(run), heads_of(call.group));
+  for (int run = 0; run < static_cast<int>(step.runs.size()); ++run) {
+    if (indexer_ && indexer_->chooses(step.runs[static_cast<size_t>(run)])) {
+      step.add_token_tasks(call.compute, kind, run, heads_of(call.group));
+    } else {
+      step.add_tasks(call.compute, kind, run, heads_of(call.group));
+    }
   }
 }
 
@@ -266,7 +274,9 @@ Result<const float*> GroupedQueryAttention::forward(const MixerCall& call, const
   // tokens of the same batch.
   compute.matmul(rows, std::span(products).first(num_products));
   write_cache(call, q, k, v);
+  if (indexer_) indexer_->write_cache(call, h, rope_, own);
   WIDEEP_TRY(meet_in_cache(call, core_.layer));
+  if (indexer_) indexer_->select(call, own);
 
   const AttentionStep& step = scratch.step;
   float* heads =
@@ -275,7 +285,9 @@ Result<const float*> GroupedQueryAttention::forward(const MixerCall& call, const
   compute.pool().parallel_for(static_cast<int64_t>(tasks.size()), 1, [&](int64_t begin, int64_t) {
     const AttentionTask& task = tasks[static_cast<size_t>(begin)];
     const TokenRun& run = step.runs[task.run];
-    core_.run(compute, call.kv, run, task, {.q = q, .out = heads});
+    const bool chooses = indexer_ && indexer_->chooses(run);
+    core_.run(compute, call.kv, run, task,
+              {.q = q, .out = heads, .blocks = chooses ? &scratch.blocks : nullptr});
     if (gates != nullptr) gate(compute, run, task, gates, heads);
   });
   return project(call, o_.packed, bias_of(o_bias_));

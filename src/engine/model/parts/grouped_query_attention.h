@@ -6,11 +6,16 @@
 //   q, k, v = projections of h, with or without biases
 //   norms of q and k before or after the rotation, of v; clamps; temperature by position
 //   out     = o(softmax attention over the visible positions, times σ or softplus of gates)
+//
+// With an indexer (block_indexer.h), tokens from its first choice on attend to the blocks of
+// positions that it chooses for them.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "model/parts/block_indexer.h"
 #include "model/parts/mixer.h"
 #include "model/parts/rope.h"
 #include "weights/weight_loader.h"
@@ -69,8 +74,9 @@ class GroupedQueryAttention : public Mixer {
   weights::Matrix o_;  // [hidden, num_heads × value_dim]
   weights::Matrix g_;  // [num_heads or num_heads × value_dim, hidden]; empty: no gate of its own
   std::vector<float> q_bias_, k_bias_, v_bias_, o_bias_;  // as the rows; empty: none
-  std::vector<float> q_norm_, k_norm_;  // [head_dim], or of all heads; empty: no weight
-  std::vector<float> sinks_;            // [num_heads]; empty: none
+  std::vector<float> q_norm_, k_norm_;   // [head_dim], or of all heads; empty: no weight
+  std::vector<float> sinks_;             // [num_heads]; empty: none
+  std::optional<BlockIndexer> indexer_;  // none: tokens attend to all positions
 };
 
 }  // namespace wideep::model

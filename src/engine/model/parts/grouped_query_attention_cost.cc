@@ -77,13 +77,20 @@ PartCost grouped_query_cost(const ModelConfig& config, const LayerConfig& layer)
                     {TensorUse::kOutput, static_cast<uint64_t>(config.heads_width())}}};
   // A score, and its value.
   cost.attended = int64_t{kind.num_heads} * (kind.head_dim + kind.value_dim);
+  if (kind.options.blocks.head_dim > 0) {
+    cost.operands.back().push_back({TensorUse::kIndexQuery, static_cast<uint64_t>(hidden)});
+    cost.operands.back().push_back({TensorUse::kIndexKey, static_cast<uint64_t>(hidden)});
+    cost.add(block_indexer_cost(config, kind));
+  }
   return cost;
 }
 
 CachedHeads grouped_query_cache(const AttentionKind& kind, Dtype cache, int parts) {
-  return {.num_kv_heads = std::max(kind.num_kv_heads / parts, 1),
-          .key_bytes = kernels::key_panel_bytes(cache, kind.head_dim),
-          .value_bytes = kernels::value_panel_bytes(cache, kind.value_dim)};
+  CachedHeads heads{.num_kv_heads = std::max(kind.num_kv_heads / parts, 1),
+                    .key_bytes = kernels::key_panel_bytes(cache, kind.head_dim),
+                    .value_bytes = kernels::value_panel_bytes(cache, kind.value_dim)};
+  if (const int dim = kind.options.blocks.head_dim; dim > 0) add_index_rows(dim, cache, &heads);
+  return heads;
 }
 
 }  // namespace wideep::model

@@ -23,8 +23,9 @@ struct MixerScratch {
   Scratch query_low, query, key, value, gate, kv_row;
   Scratch latent_query, latent_out;
   Scratch index_query, index_key, index_weights, index_scores;
-  std::vector<int32_t> index_positions;  // of `selected`
+  std::vector<int32_t> index_positions;  // of `selected`, or the blocks of `blocks`
   SelectedPositions selected;            // by the last layer with an indexer of its own
+  SelectedBlocks blocks;                 // by the layer's indexer
 };
 
 // The arguments of one layer's mixer.

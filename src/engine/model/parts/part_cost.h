@@ -107,6 +107,7 @@ struct PartCost {
 PartCost grouped_query_cost(const ModelConfig& config, const LayerConfig& layer);
 PartCost latent_cost(const ModelConfig& config, const LayerConfig& layer);
 PartCost sparse_indexer_cost(const ModelConfig& config, const LayerConfig& layer);
+PartCost block_indexer_cost(const ModelConfig& config, const AttentionKind& kind);
 PartCost delta_net_cost(const ModelConfig& config);
 PartCost kimi_delta_cost(const ModelConfig& config);
 PartCost convolution_cost(const ModelConfig& config);
@@ -132,6 +133,8 @@ CachedHeads grouped_query_cache(const AttentionKind& kind, Dtype cache, int part
 CachedHeads latent_cache(const ModelConfig& config, Dtype cache);
 // Of the attention that the model has, in layers of this kind.
 CachedHeads attention_cache(const ModelConfig& config, int kind, Dtype cache, int parts);
+// Adds the rows of an indexer with keys of `dim` elements.
+void add_index_rows(int dim, Dtype cache, CachedHeads* heads);
 // Of the indexer's keys.
 inline Dtype index_dtype(Dtype cache) { return cache == Dtype::kF32 ? cache : Dtype::kBf16; }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Of the indexer (sparse_indexer.h). Its keys are part of what latent attention caches.
+// Of the indexers (sparse_indexer.h, block_indexer.h). Their keys are part of what attention caches.
+#include "kernels/kv_page.h"
 #include "model/parts/part_cost.h"
 
 namespace wideep::model {
@@ -20,6 +21,23 @@ PartCost sparse_indexer_cost(const ModelConfig& config, const LayerConfig& layer
   cost.vector("self_attn.indexer.k_norm.weight", dim);
   cost.vector("self_attn.indexer.k_norm.bias", dim);
   return cost;
+}
+
+PartCost block_indexer_cost(const ModelConfig& config, const AttentionKind& kind) {
+  const BlockIndexerConfig& options = kind.options.blocks;
+  const int hidden = config.hidden_size, dim = options.head_dim, heads = kind.num_kv_heads;
+  PartCost cost;
+  cost.scratch_floats = uint64_t(heads) * uint64_t(dim + options.top_k) + uint64_t(dim);
+  cost.matrix("self_attn.indexer.q_proj.weight", heads * dim, hidden, TensorUse::kIndexQuery);
+  cost.matrix("self_attn.indexer.k_proj.weight", dim, hidden, TensorUse::kIndexKey);
+  cost.vector("self_attn.indexer.q_norm.weight", dim);
+  cost.vector("self_attn.indexer.k_norm.weight", dim);
+  return cost;
+}
+
+void add_index_rows(int dim, Dtype cache, CachedHeads* heads) {
+  heads->index_stride = static_cast<size_t>(kernels::padded_value_dim(dim));
+  heads->index_bytes = kernels::kPageTokens * heads->index_stride * dtype_bytes(index_dtype(cache));
 }
 
 }  // namespace wideep::model
