@@ -30,7 +30,7 @@ MODELS = ["afmoe_published", "bailing_hybrid_plain", "deepseek_groups", "deepsee
           "granitemoeshared_plain", "hunyuan_v1_moe_minimal", "hy_v3_published", "kimi_k2_plain",
           "kimi_linear_plain", "laguna_full", "laguna_odd", "laguna_plain", "lfm2_moe_plain",
           "llama4_published", "llama_bias", "llama_llama3", "llama_tied", "mellum_plain",
-          "mimo_v2_flash_published", "minimax_m2_plain", "mistral3_groups", "mistral_plain",
+          "mimo_v2_flash_published", "minimax_m2_plain", "minimax_m3_plain", "mistral3_groups", "mistral_plain",
           "mixtral_plain", "olmoe_plain", "qwen2_moe_plain", "qwen2_tied", "qwen3_5_moe_plain",
           "qwen3_5_moe_square", "qwen3_bias", "qwen3_gqa", "qwen3_next_plain", "qwen3_next_square",
           "qwen3_plain", "solar_open_published", "solar_open_tied", "step3p7_published"]
@@ -57,6 +57,17 @@ def complete(config, model):
         rope = config.get("rope_parameters", {})
         share = rope.get("partial_rotary_factor", config.get("partial_rotary_factor", 1))
         config["rotary_dim"] = int(share * config.get("head_dim", 128))
+    if model.startswith("minimax_m3"):  # whose published keys transformers reads into others
+        text = config.get("text_config", config)
+        text["n_shared_experts"] = 1
+        text["moe_layer_freq"] = [int(word == "sparse") for word in text["mlp_layer_types"]]
+        text["sparse_attention_config"] = {
+            "sparse_num_index_heads": text["index_n_heads"],
+            "sparse_index_dim": text["index_head_dim"],
+            "sparse_topk_blocks": text["index_topk_blocks"],
+            "sparse_block_size": text["index_block_size"],
+            "sparse_local_block": text["index_local_blocks"],
+        }
     if model.startswith("granitemoehybrid"):
         words = {"linear_attention": "mamba", "full_attention": "attention"}
         config["layer_types"] = [words[word] for word in config["layer_types"]]

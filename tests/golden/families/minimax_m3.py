@@ -94,6 +94,7 @@ def wrap(values):
     if words is not None:
         values["moe_layer_freq"] = [int(word == "sparse") for word in words]
     values |= {
+        "architectures": ["MiniMaxM3SparseForCausalLM"],
         "hidden_act": "swigluoai",
         "use_gemma_norm": True,
         "use_qk_norm": True,

@@ -679,6 +679,38 @@ void read_minimax(GgufKeys& keys) {
   config["use_mtp"] = false;
 }
 
+// The layers with experts have an indexer. The tensors have the width of the shared expert, and
+// llama.cpp computes the published activation for all files.
+void read_minimax_m3(GgufKeys& keys) {
+  read_minimax(keys);
+  Json& config = keys.config;
+  config.erase("use_mtp");
+  keys.require("expert_weights_norm", true);
+  keys.copy("dense_intermediate_size", "feed_forward_length");
+  keys.copy_or("routed_scaling_factor", "expert_weights_scale", 1.0);
+  config["n_shared_experts"] = keys.integer_or("expert_shared_count", 1);
+  keys.set_origin("n_shared_experts", "expert_shared_count");
+  keys.copy("shared_intermediate_size", "expert_feed_forward_length");
+  const std::string shared = fmt::format("blk.{}.ffn_up_shexp.weight", num_leading_dense(keys));
+  if (const auto* up = keys.tensor(shared)) {
+    config["shared_intermediate_size"] = up->shape.front();
+    keys.set_origin_tensor("shared_intermediate_size", shared);
+  }
+  keys.copy("index_n_heads", "attention.indexer.head_count");
+  keys.copy("index_head_dim", "attention.indexer.key_length");
+  keys.copy("index_topk_blocks", "attention.indexer.top_k");
+  keys.copy("index_block_size", "attention.indexer.block_size");
+  keys.copy("index_local_blocks", "attention.indexer.local_blocks");
+  Json mixers = Json::array(), mlps = Json::array();
+  for (int64_t layer = 0; layer < std::min<int64_t>(keys.num_layers(), 4096); ++layer) {
+    mixers.push_back(is_moe(keys, layer) ? "minimax_m3_sparse" : "full_attention");
+    mlps.push_back(is_moe(keys, layer) ? "sparse" : "dense");
+  }
+  config["layer_types"] = mixers;
+  config["mlp_layer_types"] = mlps;
+  keys.has("leading_dense_block_count");
+}
+
 // llama.cpp's constants: chunks and the floor of the temperature are 8192 positions, every fourth
 // layer attends to all of them. The model with 128 experts has no norms.
 void read_llama4(GgufKeys& keys) {
@@ -824,6 +856,7 @@ constexpr std::array kArchitectures = {
     Architecture{"step35", "Step3p5ForCausalLM", "step3p5", read_step35},
     Architecture{"mimo2", "MiMoV2FlashForCausalLM", "mimo_v2_flash", read_mimo2},
     Architecture{"minimax-m2", "MiniMaxM2ForCausalLM", "minimax_m2", read_minimax},
+    Architecture{"minimax-m3", "MiniMaxM3VLForCausalLM", "minimax_m3_vl_text", read_minimax_m3},
     Architecture{"gemma4", "Gemma4ForCausalLM", "gemma4_text", read_gemma4, false, true},
     Architecture{"llama4", "Llama4ForCausalLM", "llama4_text", read_llama4},
     Architecture{"llama", "MixtralForCausalLM", "mixtral", read_mixtral, true},
