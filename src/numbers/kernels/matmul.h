@@ -83,6 +83,7 @@ struct Activation {
     kClampedSwiglu,  // (u + 1) · g · σ(alpha · g), g = min(gate, limit), u = up within ±limit
     kGeluTanh,       // gelu(gate) · up, with the tanh approximation (arXiv:1606.08415)
     kLimitedSilu,    // min(silu(gate), limit) · up, up within ±limit
+    kClampedSilu,    // silu(min(gate, limit)) · up, up within ±limit
   };
   Kind kind = Kind::kSilu;
   float alpha = 1.702f;  // kClampedSwiglu only; the defaults are GPT-OSS's

@@ -233,7 +233,8 @@ TEST_P(EveryFormat, BiasesAndTheFunctionsOfAGatedProduct) {
                                        has_up_bias ? up_bias.data() : nullptr};
         const auto gates = multiply(product.w, biases[0]), ups = multiply(product.up, biases[1]);
         for (const auto kind : {Activation::Kind::kSilu, Activation::Kind::kClampedSwiglu,
-                                Activation::Kind::kGeluTanh, Activation::Kind::kLimitedSilu}) {
+                                Activation::Kind::kGeluTanh, Activation::Kind::kLimitedSilu,
+                                Activation::Kind::kClampedSilu}) {
           const auto h = product.by_every_tuning([&](Tuning tuning, OutputRows out) {
             kernels().gated_matmul({.m = m,
                                     .x = product.rows(),
@@ -258,6 +259,10 @@ TEST_P(EveryFormat, BiasesAndTheFunctionsOfAGatedProduct) {
             if (kind == Activation::Kind::kGeluTanh) expected = gelu_tanh(gate) * up;
             if (kind == Activation::Kind::kLimitedSilu) {
               expected = std::min(silu, 6.0) * std::clamp(up, -6.0, 6.0);
+            }
+            if (kind == Activation::Kind::kClampedSilu) {
+              gate = std::min(gate, 6.0);
+              expected = gate / (1.0 + std::exp(-gate)) * std::clamp(up, -6.0, 6.0);
             }
             ASSERT_NEAR(h[i], expected, 2e-6 * std::abs(expected) + 1e-6) << gate << " " << up;
           }

@@ -417,6 +417,7 @@ inline F32x16 activate(const Activation& activation, F32x16 gate, F32x16 up) {
   up = max(set1(-activation.limit), min(limit, up));
   if (activation.kind == Activation::Kind::kLimitedSilu) return mul(min(limit, silu(gate)), up);
   gate = min(limit, gate);
+  if (activation.kind == Activation::Kind::kClampedSilu) return mul(silu(gate), up);
   const F32x16 e = exp(mul(set1(-activation.alpha), gate));
   return mul(add(up, one), div(gate, add(one, e)));
 }

@@ -220,6 +220,9 @@ float activate(const Activation& activation, float gate, float up) {
     return (silu > limit ? limit : silu) * up;
   }
   if (gate > limit) gate = limit;
+  if (activation.kind == Activation::Kind::kClampedSilu) {
+    return gate / (1.0f + std::exp(-gate)) * up;
+  }
   return (up + 1.0f) * (gate / (1.0f + std::exp(-activation.alpha * gate)));
 }
 
