@@ -38,12 +38,14 @@ using tensor_files::TensorEntry;
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-// Other parts of a larger model are copied, whatever they hold.
+// Other parts of a larger model are copied, whatever they hold, and so are tables of integers, which
+// no codes are stored as.
 Status check_floats(const Checkpoint& checkpoint, const NamedTensors& tensors) {
   for (const std::string& name : checkpoint.names()) {
     const Dtype dtype = checkpoint.find(name)->dtype;
     if (!tensors.has_prefix(name)) continue;
     if (dtype == Dtype::kF32 || dtype == Dtype::kBf16 || dtype == Dtype::kF16) continue;
+    if (dtype == Dtype::kI64) continue;
     return invalid_input(
         fmt::format("{}: expected dtype F32, BF16 or F16, found {}; quantise the "
                     "original checkpoint of floats",

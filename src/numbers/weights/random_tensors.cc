@@ -95,6 +95,26 @@ Result<const tensor_files::TensorEntry*> RandomTensors::tensor(
   return &entry;
 }
 
+Result<const tensor_files::TensorEntry*> RandomTensors::tensor(
+    const std::string& name, const std::vector<int64_t>& shape,
+    std::span<const Dtype> dtypes) const {
+  if (std::ranges::find(dtypes, Dtype::kI64) == dtypes.end()) return tensor(name, shape);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto [found, is_new] = entries_.try_emplace({name, shape});
+  tensor_files::TensorEntry& entry = found->second;
+  if (is_new) {
+    entry.dtype = Dtype::kI64;
+    entry.shape = shape;
+    std::vector<int64_t>& values =
+        integers_.emplace_back(static_cast<size_t>(entry.num_elements()));
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<int64_t>(i) % shape.back();
+    }
+    entry.bytes = std::as_bytes(std::span(values));
+  }
+  return &entry;
+}
+
 std::string RandomTensors::fingerprint() const { return fmt::format("random, seed {}", seed_); }
 
 }  // namespace wideep::weights

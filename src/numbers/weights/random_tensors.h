@@ -18,6 +18,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,6 +36,10 @@ class RandomTensors : public TensorSource {
   // Never fails. REQUIRES: every extent is at least 1.
   Result<const tensor_files::TensorEntry*> tensor(const std::string& name,
                                                   const std::vector<int64_t>& shape) const override;
+  // Where I64 is among the dtypes: 0, 1, … in each row, which are numbers of any range with as many.
+  Result<const tensor_files::TensorEntry*> tensor(const std::string& name,
+                                                  const std::vector<int64_t>& shape,
+                                                  std::span<const Dtype> dtypes) const override;
 
   std::string fingerprint() const override;
 
@@ -55,6 +60,7 @@ class RandomTensors : public TensorSource {
   // up to their length and are kept, because tensors refer to them.
   mutable std::map<Scale, std::deque<std::vector<Bf16>>> runs_;
   mutable std::map<Key, tensor_files::TensorEntry> entries_;
+  mutable std::deque<std::vector<int64_t>> integers_;
 };
 
 }  // namespace wideep::weights

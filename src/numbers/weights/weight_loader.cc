@@ -110,10 +110,11 @@ void WeightLoader::tell(const std::string& part, std::span<const std::byte> byte
   if (tell_) loaded_->push_back({part, bytes});
 }
 
-Status WeightLoader::take_floats(const std::string& name, std::vector<float>& values) const {
+template <typename T>
+Status WeightLoader::take_values(const std::string& name, std::vector<T>& values) const {
   const packed::Part* const part = packed_ != nullptr ? packed_->find(name) : nullptr;
   if (part == nullptr) return {};
-  values.resize(part->bytes / sizeof(float));
+  values.resize(part->bytes / sizeof(T));
   for (int piece = 0; piece < part->num_pieces(); ++piece) {
     WIDEEP_TRY(packed_->copy_piece(name, piece, reinterpret_cast<std::byte*>(values.data())));
   }
@@ -153,7 +154,7 @@ Result<std::vector<float>> WeightLoader::floats(const std::string& name,
                                                 const std::vector<int64_t>& shape) const {
   const std::string part = floats_part(name, shape);
   std::vector<float> values;
-  WIDEEP_TRY(take_floats(part, values));
+  WIDEEP_TRY(take_values(part, values));
   if (!values.empty()) return values;
   WIDEEP_TRY_ASSIGN(values, stored_floats(name, shape));
   if (tell_) WIDEEP_TRY(tell_(part, std::as_bytes(std::span(values)), 1.0f));
@@ -175,6 +176,37 @@ Result<std::vector<float>> WeightLoader::stored_floats(const std::string& name,
   std::vector<float> values(static_cast<size_t>(slice.num_elements()));
   copy_rows(slice, 0, slice.rows, Dtype::kF32, reinterpret_cast<std::byte*>(values.data()));
   progress_(source_bytes(slice).size());
+  return values;
+}
+
+Result<std::vector<int32_t>> WeightLoader::integers(const std::string& name,
+                                                    const std::vector<int64_t>& shape,
+                                                    int64_t end) const {
+  constexpr Dtype kIntegers[] = {Dtype::kI64, Dtype::kI32};
+  const std::string part = fmt::format("{} [{}] int32", name, fmt::join(shape, ", "));
+  std::vector<int32_t> values;
+  WIDEEP_TRY(take_values(part, values));
+  if (!values.empty()) return values;
+  WIDEEP_TRY_ASSIGN(const tensor_files::TensorEntry* entry,
+                    tensors_.tensor(name, shape, kIntegers));
+  values.resize(static_cast<size_t>(entry->num_elements()));
+  for (size_t i = 0; i < values.size(); ++i) {
+    int64_t value = 0;
+    if (entry->dtype == Dtype::kI64) {
+      std::memcpy(&value, entry->bytes.data() + i * sizeof(value), sizeof(value));
+    } else {
+      int32_t narrow = 0;
+      std::memcpy(&narrow, entry->bytes.data() + i * sizeof(narrow), sizeof(narrow));
+      value = narrow;
+    }
+    if (value < 0 || value >= end) {
+      return invalid_input(fmt::format("{}: expected numbers from 0 to {}, found {} at element {}",
+                                       tensors_.where(name), end - 1, value, i));
+    }
+    values[i] = static_cast<int32_t>(value);
+  }
+  progress_(entry->bytes.size());
+  if (tell_) WIDEEP_TRY(tell_(part, std::as_bytes(std::span(values)), 1.0f));
   return values;
 }
 

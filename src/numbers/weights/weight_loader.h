@@ -85,6 +85,10 @@ class WeightLoader {
   Result<std::vector<float>> floats(const std::string& name,
                                     const std::vector<int64_t>& shape) const;
 
+  // All elements of a tensor of integers from 0 to end − 1, I64 or I32. Loaded at once.
+  Result<std::vector<int32_t>> integers(const std::string& name, const std::vector<int64_t>& shape,
+                                        int64_t end) const;
+
   // ---- loaded by run(): until then the destination must stay valid ----
 
   // A tensor of shape [n, k], row-major, as float32 or bf16.
@@ -134,7 +138,9 @@ class WeightLoader {
 
   Result<std::vector<float>> stored_floats(const std::string& name,
                                            const std::vector<int64_t>& shape) const;
-  Status take_floats(const std::string& part, std::vector<float>& values) const;
+  // The values of a part of the packed file; none if it has no such part.
+  template <typename T>
+  Status take_values(const std::string& part, std::vector<T>& values) const;
   // rows() of a source that has row_sources().
   Status decoded_rows(const std::string& name, int n, int k, Dtype dtype, std::byte* out) const;
 

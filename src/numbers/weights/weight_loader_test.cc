@@ -202,6 +202,26 @@ class PackedInt8 : public TensorSource {
   std::map<std::string, tensor_files::TensorEntry> tensors_;
 };
 
+TEST(WeightLoader, IntegersAreWithinTheirRange) {
+  const base::ScratchDirectory directory;
+  const std::vector<int64_t> wide = {0, 5, 2, 1};
+  const std::vector<int32_t> narrow = {4, 3};
+  ASSERT_TRUE(tensor_files::write_safetensors(
+                  directory.file("model.safetensors"),
+                  {{"wide", Dtype::kI64, {2, 2}, std::as_bytes(std::span(wide))},
+                   {"narrow", Dtype::kI32, {2}, std::as_bytes(std::span(narrow))}})
+                  .ok());
+  const auto checkpoint = Checkpoint::open(directory.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  const WeightLoader loader(*checkpoint, WeightFormat::kF32);
+  EXPECT_EQ(*loader.integers("wide", {2, 2}, 6), (std::vector<int32_t>{0, 5, 2, 1}));
+  EXPECT_EQ(*loader.integers("narrow", {2}, 5), narrow);
+  EXPECT_THAT(
+      loader.integers("wide", {2, 2}, 5).status().message(),
+      testing::HasSubstr("tensor 'wide': expected numbers from 0 to 4, found 5 at element 1"));
+  EXPECT_FALSE(loader.integers("wide", {4}, 6).ok());
+}
+
 TEST(WeightLoader, MatricesOfOneExpertShareTheFinestGroup) {
   PackedInt8 tensors;
   tensors.add("gate", 64, 256, 4);  // groups of 64
