@@ -430,8 +430,8 @@ TEST_P(Disaggregated, SurvivesThePeersDeath) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Disaggregated,
                          testing::Values(kPredicts, "qwen3_plain", "deepseek_v32_plain",
-                                         "kimi_linear_plain", "lfm2_moe_plain", "qwen3_next_plain",
-                                         "gpt_oss_plain"),
+                                         "deepseek_v4_plain", "kimi_linear_plain", "lfm2_moe_plain",
+                                         "qwen3_next_plain", "gpt_oss_plain"),
                          [](const auto& each) { return each.param; });
 
 }  // namespace

@@ -136,7 +136,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "qwen3_next_plain", "qwen3_plain", "solar_open_tied", "granitemoehybrid_groups",
                     "granitemoehybrid_plain", "afmoe_plain", "laguna_heads", "mimo_v2_flash_plain",
                     "step3p7_published", "gemma4_plain", "gemma4_text_dense", "kimi_linear_plain",
-                    "bailing_hybrid_minimal", "minimax_m3_plain"),
+                    "bailing_hybrid_minimal", "deepseek_v4_heavy", "deepseek_v4_plain",
+                    "deepseek_v4_published", "minimax_m3_plain"),
     [](const auto& test) { return test.param; });
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include <cmath>
 #include <deque>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -72,6 +73,7 @@ class Writer {
 
   void add(const model::ListedTensor& tensor) {
     if (tensor.name.ends_with("e_score_correction_bias")) return add_selection_bias(tensor);
+    if (tensor.name.ends_with("tid2eid")) return add_expert_table(tensor);
     const Scale scale = scale_of(tensor);
     std::normal_distribution<float> normal(scale.mean, scale.deviation);
     auto& values = halves_.emplace_back(static_cast<size_t>(tensor.num_elements()));
@@ -91,10 +93,23 @@ class Writer {
     tensors_.push_back({tensor.name, Dtype::kF32, tensor.shape, std::as_bytes(std::span(values))});
   }
 
+  // Any experts, those of a token all different.
+  void add_expert_table(const model::ListedTensor& tensor) {
+    auto& values = integers_.emplace_back();
+    std::vector<int32_t> experts(static_cast<size_t>(config_.routing.num_experts));
+    std::iota(experts.begin(), experts.end(), 0);
+    for (int64_t id = 0; id < tensor.shape[0]; ++id) {
+      std::shuffle(experts.begin(), experts.end(), rng_);
+      values.insert(values.end(), experts.begin(), experts.begin() + tensor.shape[1]);
+    }
+    tensors_.push_back({tensor.name, Dtype::kI32, tensor.shape, std::as_bytes(std::span(values))});
+  }
+
   model::ModelConfig config_;  // with prediction layers, where the file has them
   std::mt19937 rng_;
   std::deque<std::vector<Bf16>> halves_;  // deques: the tensors point into them
   std::deque<std::vector<float>> floats_;
+  std::deque<std::vector<int32_t>> integers_;
   std::vector<tensor_files::TensorToWrite> tensors_;
 };
 

@@ -130,12 +130,13 @@ TEST_P(Speculation, ChangesNoBitOfAnyFamily) {
 
 INSTANTIATE_TEST_SUITE_P(
     Families, Speculation,
-    testing::Values("deepseek_v2_groups", "deepseek_v32_plain", "ernie4_5_moe_plain",
-                    "glm4_moe_norm_bias", "glm4_moe_lite_plain", "glm_moe_dsa_shared",
-                    "gpt_oss_plain", "granitemoe_plain", "granitemoehybrid_groups",
-                    "hunyuan_v1_moe_lists", "kimi_k2_plain", "lfm2_moe_plain", "llama4_scout",
-                    "minimax_m2_plain", "mixtral_window", "olmoe_clip", "qwen2_moe_dense",
-                    "qwen3_5_moe_plain", "qwen3_next_plain", "kimi_linear_plain"),
+    testing::Values("deepseek_v2_groups", "deepseek_v32_plain", "deepseek_v4_heavy",
+                    "deepseek_v4_plain", "ernie4_5_moe_plain", "glm4_moe_norm_bias",
+                    "glm4_moe_lite_plain", "glm_moe_dsa_shared", "gpt_oss_plain",
+                    "granitemoe_plain", "granitemoehybrid_groups", "hunyuan_v1_moe_lists",
+                    "kimi_k2_plain", "lfm2_moe_plain", "llama4_scout", "minimax_m2_plain",
+                    "mixtral_window", "olmoe_clip", "qwen2_moe_dense", "qwen3_5_moe_plain",
+                    "qwen3_next_plain", "kimi_linear_plain"),
     [](const auto& test) { return test.param; });
 
 // The prediction layer of each family that has one.

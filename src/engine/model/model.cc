@@ -17,6 +17,9 @@
 //   x += rms_norm(rms_norm(mlp(rms_norm(x))) + rms_norm(moe(rms_norm(x))))
 //   x *= scalar
 //
+// With hyper-connections (parts/hyper_connection.h) x is several streams, which a part takes and
+// changes by weights of its own; what follows here as x += part(…) is then that.
+//
 // In a tensor group each rank keeps the residual stream x of its own tokens only. It writes their
 // normalised rows h to a buffer that all ranks of the group read, and meets the others (a barrier)
 // before a product over the rows of all tokens. A rank alone has all tokens, and meet() returns at
@@ -73,8 +76,10 @@ void Model::start(const Batch& batch) {
   own_ = group_.tokens(batch.num_tokens());
   find_rows(batch);
   // Zero, because embed() adds to it.
-  x_.assign(batch.num_tokens() * static_cast<size_t>(config_.hidden_size), 0.0f);
-  h_ = group_.joint<float>(JointBuffer::kInput, x_.size());
+  const auto num_tokens = static_cast<size_t>(batch.num_tokens());
+  x_.assign(num_tokens * static_cast<size_t>(config_.stream_width()), 0.0f);
+  h_ = group_.joint<float>(JointBuffer::kInput,
+                           num_tokens * static_cast<size_t>(config_.hidden_size));
 }
 
 void Model::find_rows(const Batch& batch) {
@@ -92,20 +97,22 @@ void Model::embed(const Batch& batch) {
   const size_t row_bytes = hidden * dtype_bytes(weights_.dtype);
   for_each_row([&](int64_t token) {
     const size_t id = batch.ids[static_cast<size_t>(token)];
-    compute_.kernels().add_scaled(weights_.dtype, weights_.embedding.data() + id * row_bytes,
-                                  config_.embedding_scale, config_.hidden_size,
-                                  x_.data() + token * hidden);
+    for (int stream = 0; stream < config_.hyper.num_streams; ++stream) {
+      compute_.kernels().add_scaled(
+          weights_.dtype, weights_.embedding.data() + id * row_bytes, config_.embedding_scale,
+          config_.hidden_size, x_.data() + (token * config_.hyper.num_streams + stream) * hidden);
+    }
   });
 }
 
 void Model::copy_in(const float* rows) {
-  const size_t hidden = config_.hidden_size;
-  std::copy_n(rows, own_.size * hidden, x_.data() + own_.begin * hidden);
+  const size_t width = config_.stream_width();
+  std::copy_n(rows, own_.size * width, x_.data() + own_.begin * width);
 }
 
 void Model::copy_out(float* rows) const {
-  const size_t hidden = config_.hidden_size;
-  std::copy_n(x_.data() + own_.begin * hidden, own_.size * hidden, rows);
+  const size_t width = config_.stream_width();
+  std::copy_n(x_.data() + own_.begin * width, own_.size * width, rows);
 }
 
 void Model::normalize(const std::vector<float>& norm) {
@@ -113,13 +120,28 @@ void Model::normalize(const std::vector<float>& norm) {
   compute_.rms_norm(x_.data() + first, own_.size, norm, config_.rms_norm_eps, h_ + first);
 }
 
+// The input of a part, normalised. hyper: the part's connection; empty: there is one stream.
+void Model::take_in(const HyperWeights& hyper, const std::vector<float>& norm) {
+  if (hyper.empty()) return normalize(norm);
+  const auto first = static_cast<size_t>(own_.begin);
+  const float* collapsed = connection_.enter(
+      compute_, hyper, x_.data() + first * static_cast<size_t>(config_.stream_width()), own_.size);
+  compute_.rms_norm(collapsed, own_.size, norm, config_.rms_norm_eps,
+                    h_ + first * static_cast<size_t>(config_.hidden_size));
+}
+
 transport::Written Model::own_input() const {
   return written_rows(h_, static_cast<size_t>(config_.hidden_size), own_);
 }
 
-// norm: of y; empty: none.
+// norm: of y; empty: none, as beside hyper-connections.
 void Model::add(const float* y, const std::vector<float>& norm) {
   const int hidden = config_.hidden_size;
+  if (config_.hyper.is_on()) {
+    const auto first = static_cast<size_t>(own_.begin);
+    return connection_.leave(compute_, y + first * static_cast<size_t>(hidden), own_.size,
+                             x_.data() + first * static_cast<size_t>(config_.stream_width()));
+  }
   for_each_row([&](int64_t row) {
     thread_local std::vector<float> normed;
     const float* from = y + row * hidden;
@@ -143,12 +165,12 @@ Status Model::forward_layer(const MixerCall& call, int index) {
   const Layer& layer = weights_.layers[index];
   {
     const base::TraceSpan span(base::Span::kAttention, index);
-    normalize(layer.mixer_norm);
+    take_in(layer.mixer_hyper, layer.mixer_norm);
     WIDEEP_TRY(group_.meet(own_input(), call.where.named("the layer's input")));
     WIDEEP_TRY_ASSIGN(const float* mixed, layer.mixer->forward(call, h_));
     add(mixed, layer.mixer_output_norm);
   }
-  normalize(layer.mlp_norm);
+  take_in(layer.mlp_hyper, layer.mlp_norm);
   WIDEEP_TRY(layer.moe != nullptr ? forward_moe(call, index) : forward_mlp(call, index));
   if (layer.scalar != 1.0f) scale(layer.scalar);
   return {};
@@ -218,12 +240,13 @@ Status Model::forward_moe(const MixerCall& call, int index) {
               .num_tokens = own_.size,
               .tokens_of_ranks = call.batch.tokens_of_ranks,
               .h = h_ + first,
+              .ids = call.batch.ids.data() + own_.begin,
               .x = x_.data() + first};
   if (!weights.router_norm.empty()) {
-    moe.router_h = router_rows(weights.router_norm, &router_h_);
+    moe.router_h = router_rows(layer.mlp_hyper, weights.router_norm, &router_h_);
   }
   const bool has_norm = !layer.mlp_output_norm.empty();
-  if (has_norm) {
+  if (has_norm || config_.hyper.is_on()) {
     moe.x = routed_.get<float>(static_cast<size_t>(own_.size) * hidden);
     std::fill_n(moe.x, static_cast<size_t>(own_.size) * hidden, 0.0f);
   }
@@ -237,29 +260,42 @@ Status Model::forward_moe(const MixerCall& call, int index) {
     WIDEEP_TRY_ASSIGN(const float* shared, run_shared(call, weights, tokens));
     moe.shared = shared + static_cast<size_t>(own) * hidden;
   }
-  if (moe_.looks_ahead()) moe.next = next_moe(index + 1);
+  if (moe_.looks_ahead()) moe.next = next_moe(call.batch, index + 1);
   WIDEEP_TRY(moe_.forward(compute_, weights, moe));
-  if (has_norm) add_experts(layer);
+  if (has_norm) {
+    add_experts(layer);
+  } else if (config_.hyper.is_on()) {
+    connection_.leave(
+        compute_, moe.x, own_.size,
+        x_.data() + static_cast<size_t>(own_.begin) * static_cast<size_t>(config_.stream_width()));
+  }
   return {};
 }
 
 // The residual stream of the own tokens, normalised.
-const float* Model::router_rows(const std::vector<float>& norm, Scratch* scratch) {
+const float* Model::router_rows(const HyperWeights& hyper, const std::vector<float>& norm,
+                                Scratch* scratch) {
   const auto hidden = static_cast<size_t>(config_.hidden_size);
+  const float* x = x_.data() + own_.begin * static_cast<size_t>(config_.stream_width());
+  if (!hyper.empty()) x = ahead_connection_.collapse(compute_, hyper, x, own_.size);
   float* rows = scratch->get<float>(static_cast<size_t>(own_.size) * hidden);
-  compute_.rms_norm(x_.data() + own_.begin * hidden, own_.size, norm, config_.rms_norm_eps, rows);
+  compute_.rms_norm(x, own_.size, norm, config_.rms_norm_eps, rows);
   return rows;
 }
 
 // The layer that follows, if it has experts, as if only its norm came before its router.
-NextMoe Model::next_moe(int index) {
+NextMoe Model::next_moe(const Batch& batch, int index) {
   if (index >= std::min(layers_.last, config_.num_layers)) return {};
   const Layer& layer = weights_.layers[static_cast<size_t>(index)];
   if (layer.moe == nullptr) return {};
   const std::vector<float>* norm = layer.has_both() ? &layer.experts_norm : &layer.mlp_norm;
   if (!layer.moe->router_norm.empty()) norm = &layer.moe->router_norm;
-  const float* h = router_rows(*norm, &next_h_);
-  NextMoe next{.layer = index, .weights = layer.moe.get(), .h = h, .wanted = {}};
+  const float* h = router_rows(layer.mlp_hyper, *norm, &next_h_);
+  NextMoe next{.layer = index,
+               .weights = layer.moe.get(),
+               .h = h,
+               .ids = batch.ids.data() + own_.begin,
+               .wanted = {}};
   if (index + 1 == config_.num_all_layers()) next.wanted = wanted_;
   return next;
 }
@@ -279,11 +315,14 @@ Status Model::normalize_logit_rows(const Batch& batch, const std::vector<float>&
   const int hidden = config_.hidden_size;
   const int num_rows = static_cast<int>(batch.logit_rows.size());
   ep::TokenRange own_rows;  // among logit_rows, which is ascending, so own rows are neighbours
+  const auto first = static_cast<size_t>(own_.begin);
+  const float* x = x_.data() + first * static_cast<size_t>(config_.stream_width());
+  if (config_.hyper.is_on()) x = connection_.collapse(compute_, weights_.end_hyper, x, own_.size);
   for (int i = 0; i < num_rows; ++i) {
     const int row = batch.logit_rows[i];
     if (row < own_.begin || row >= own_.begin + own_.size) continue;
     if (own_rows.size++ == 0) own_rows.begin = i;
-    compute_.kernels().rms_norm(x_.data() + static_cast<size_t>(row) * hidden, norm.data(),
+    compute_.kernels().rms_norm(x + (static_cast<size_t>(row) - first) * hidden, norm.data(),
                                 config_.rms_norm_eps, hidden, h_ + static_cast<size_t>(i) * hidden);
   }
   return group_.meet(written_rows(h_, static_cast<size_t>(hidden), own_rows),

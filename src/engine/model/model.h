@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "model/config/config.h"
+#include "model/parts/hyper_connection.h"
 #include "model/parts/mixer.h"
 #include "model/parts/moe.h"
 #include "parallel/mapping.h"
@@ -26,10 +27,11 @@ struct PredictionWeights {
   std::vector<float> final_norm;      // [hidden]
 };
 
-// One layer. Either `mlp` (dense) or `moe` is set, or both (dense_beside_experts). All norms are
+// One layer. With hyper-connections both parts have one; else they are empty. Either `mlp` (dense) or `moe` is set, or both (dense_beside_experts). All norms are
 // [hidden], and empty where the model has none.
 struct Layer {
   std::unique_ptr<PredictionWeights> prediction;  // null: a layer of the main model
+  HyperWeights mixer_hyper, mlp_hyper;
   std::vector<float> mixer_norm, mixer_output_norm;
   std::unique_ptr<Mixer> mixer;
   std::vector<float> mlp_norm, mlp_output_norm;
@@ -56,12 +58,13 @@ class ModelWeights {
   Dtype dtype = Dtype::kBf16;    // of the embedding: kBf16 or kF32
   base::AlignedBytes embedding;  // [vocab, hidden] of dtype
   std::vector<Layer> layers;
+  HyperWeights end_hyper;         // empty without hyper-connections, or without a learned end
   std::vector<float> final_norm;  // [hidden]
   weights::Matrix lm_head;        // [vocab, hidden]
 };
 
-// The rows that pass from one pipeline stage to the next: the residual stream of this rank's
-// tokens, [group().tokens(batch).size, hidden] float32.
+// The rows that pass from one pipeline stage to the next: the residual streams of this rank's
+// tokens, [group().tokens(batch).size, ModelConfig::stream_width()] float32.
 struct StageRows {
   const float* in = nullptr;  // from the previous stage; null: the first stage, embeds the tokens
   float* out = nullptr;       // for the next stage; null: the last stage, computes logits
@@ -103,6 +106,8 @@ class Model {
         compute_(compute),
         moe_(moe),
         layers_(layers),
+        connection_(config),
+        ahead_connection_(config),
         states_(config, layers,
                 StatePart::of_rank(group.rank(), group.size(), context.rank(), context.size())),
         group_(std::move(group)),
@@ -128,7 +133,8 @@ class Model {
 
   // Whether forward() has put out numbers for a token of the batch, of this rank's.
   bool is_number(int token) const {
-    const float first = x_[static_cast<size_t>(token) * static_cast<size_t>(config_.hidden_size)];
+    const float first =
+        x_[static_cast<size_t>(token) * static_cast<size_t>(config_.stream_width())];
     return first == first;
   }
 
@@ -169,6 +175,7 @@ class Model {
   void copy_in(const float* rows);
   void copy_out(float* rows) const;
   void normalize(const std::vector<float>& norm);
+  void take_in(const HyperWeights& hyper, const std::vector<float>& norm);
   void add(const float* y, const std::vector<float>& norm);
   void scale(float factor);
   transport::Written own_input() const;
@@ -177,9 +184,10 @@ class Model {
   Status forward_moe(const MixerCall& call, int layer);
   Result<const float*> run_mlp(const MixerCall& call, int layer);
   Status run_beside(const MixerCall& call, int layer);
-  const float* router_rows(const std::vector<float>& norm, Scratch* scratch);
+  const float* router_rows(const HyperWeights& hyper, const std::vector<float>& norm,
+                           Scratch* scratch);
   void add_experts(const Layer& layer);
-  NextMoe next_moe(int index);
+  NextMoe next_moe(const Batch& batch, int index);
   Result<const float*> run_shared(const MixerCall& call, const MoeWeights& weights,
                                   std::span<const int32_t> tokens);
   void find_rows(const Batch& batch);
@@ -201,15 +209,18 @@ class Model {
   Compute compute_;
   MoeRunner& moe_;
   parallel::LayerRange layers_;
+  HyperConnection connection_;
+  HyperConnection ahead_connection_;  // of rows for other routers, beside those of connection_
   StateLayout states_;
   TensorGroup group_, context_;
   SharedHead heads_;
-  ep::TokenRange own_;    // this rank's tokens of the batch; all but in a tensor group
-  std::vector<float> x_;  // [num_tokens, hidden] residual stream; only own rows are computed
+  ep::TokenRange own_;  // this rank's tokens of the batch; all but in a tensor group
+  // [num_tokens, stream width] residual stream, or streams; only own rows are computed
+  std::vector<float> x_;
   float* h_ = nullptr;  // [num_tokens, hidden] normalised x_, in kInput; this rank writes own rows
   Scratch cast_;
   Scratch next_h_;  // [own tokens, hidden] see NextMoe
-  // [own tokens, hidden] where norms follow: what experts, or the dense MLP beside them, put out;
+  // [own tokens, hidden] where norms or hyper-connections follow: what experts, or the dense MLP beside them, put out;
   // and what the router takes, where it has a norm of its own.
   Scratch routed_, beside_, router_h_;
   MixerScratch mixer_scratch_;

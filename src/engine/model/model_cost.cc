@@ -60,9 +60,14 @@ uint64_t mixer_row_bytes(const ModelConfig& config, const ModelForms& forms, int
 // layers that predict, whose operands take the LM head's buffer.
 uint64_t outer_row_bytes(const ModelConfig& config, const ModelForms& forms, LayerRange layers) {
   const uint64_t hidden = config.hidden_size;
-  uint64_t bytes = floats(2 * hidden), operand = operand_row_bytes(forms.lm_head, hidden);
+  const HyperConfig& hyper = config.hyper;
+  uint64_t bytes = floats(uint64_t(config.stream_width()) + hidden),
+           operand = operand_row_bytes(forms.lm_head, hidden);
+  if (hyper.is_on()) {  // see HyperConnection: the collapsed row, and weights of streams
+    bytes += floats(hidden + 3 * uint64_t(2 + hyper.num_streams) * uint64_t(hyper.num_streams));
+  }
   if (config.has_experts()) {  // see Model::routed_
-    bytes += floats((config.norms_after ? 1 : 0) * hidden +
+    bytes += floats((config.norms_after || hyper.is_on() ? 1 : 0) * hidden +
                     (config.dense_beside_experts ? 1 : 0) * hidden +
                     (config.routing.own_norm ? 1 : 0) * hidden);
   }
@@ -92,6 +97,9 @@ uint64_t dense_weight_bytes(const ModelConfig& config, const ModelForms& forms, 
   }
   if (is_last) {
     bytes += packed_bytes(forms.lm_head, config.vocab_size, config.hidden_size) + floats(hidden);
+    if (config.hyper.learned_end) {
+      bytes += weight_bytes(config, forms, 0, hyper_cost(config, "model.hc_head"));
+    }
   }
   return bytes;
 }

@@ -58,6 +58,13 @@ Status check_parts(const parallel::ParallelConfig& settings, const ModelConfig& 
         "speculative_config.decoding_type MTP, whose drafts are computed on the rank that "
         "holds a sequence");
   }
+  const int groups = config.compressed.output_groups, tp = settings.sizes.tp;
+  if (groups > 0 && tp > 1 && !settings.enable_attention_dp && groups % tp != 0) {
+    return invalid_input(fmt::format(
+        "{}: tensor_parallel_size: expected a divisor of the model's {} groups of heads that are "
+        "projected together, found {}; set enable_attention_dp: true where none fits",
+        settings.name, groups, tp));
+  }
   const int stages = settings.sizes.pp;
   if (stages > config.num_layers) {
     return invalid_input(

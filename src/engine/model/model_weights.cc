@@ -12,6 +12,7 @@
 #include "base/numa.h"
 #include "base/try.h"
 #include "model/model.h"
+#include "model/parts/compressed_attention.h"
 #include "model/parts/gated_delta_net.h"
 #include "model/parts/grouped_query_attention.h"
 #include "model/parts/kimi_delta_attention.h"
@@ -46,9 +47,15 @@ Result<std::unique_ptr<MoeWeights>> load_moe(const ModelConfig& config, int laye
                                   weights::default_form(WeightFormat::kF32)));
   WIDEEP_TRY_ASSIGN(moe->logit_bias, load_bias(config.routing.logit_bias, loader,
                                                prefix + "gate.bias", num_experts));
+  const bool by_token = config.layers[static_cast<size_t>(layer)].by_token;
   WIDEEP_TRY_ASSIGN(moe->router_bias,
-                    load_bias(config.routing.selection_bias, loader,
+                    load_bias(config.routing.selection_bias && !by_token, loader,
                               prefix + "gate.e_score_correction_bias", num_experts));
+  if (by_token) {
+    WIDEEP_TRY_ASSIGN(moe->experts_of_ids,
+                      loader.integers(prefix + "gate.tid2eid",
+                                      {config.vocab_size, config.routing.top_k}, num_experts));
+  }
   if (config.routing.own_norm) {
     WIDEEP_TRY_ASSIGN(moe->router_norm, load_router_norm(config, loader, prefix));
   }
@@ -71,6 +78,7 @@ Result<std::unique_ptr<Mixer>> load_mixer(const ModelConfig& config, int layer,
                                           const WeightLoader& loader) {
   switch (config.layers[static_cast<size_t>(layer)].mixer) {
     case LayerConfig::Mixer::kAttention:
+      if (config.is_compressed()) return CompressedAttention::load(config, layer, loader);
       return config.is_mla() ? LatentAttention::load(config, layer, loader)
                              : GroupedQueryAttention::load(config, layer, loader);
     case LayerConfig::Mixer::kDeltaNet:
@@ -108,9 +116,15 @@ Result<Layer> load_layer(const ModelConfig& config, int index, const WeightLoade
   if (config.is_prediction(index)) {
     WIDEEP_TRY_ASSIGN(layer.prediction, load_prediction(config, loader, prefix));
   }
+  if (config.hyper.is_on()) {
+    WIDEEP_TRY_ASSIGN(layer.mixer_hyper, HyperWeights::load(config, loader, prefix + "attn_hc"));
+  }
   WIDEEP_TRY_ASSIGN(layer.mixer_norm,
                     load_norm(config, loader, prefix + "input_layernorm.weight", hidden));
   WIDEEP_TRY_ASSIGN(layer.mixer, load_mixer(config, index, loader));
+  if (config.hyper.is_on()) {
+    WIDEEP_TRY_ASSIGN(layer.mlp_hyper, HyperWeights::load(config, loader, prefix + "ffn_hc"));
+  }
   WIDEEP_TRY_ASSIGN(layer.mlp_norm,
                     load_norm(config, loader, prefix + "post_attention_layernorm.weight", hidden));
   const auto norm = [&](bool has, const char* name) -> Result<std::vector<float>> {
@@ -162,6 +176,9 @@ Result<ModelWeights> ModelWeights::load(const ModelConfig& config, const WeightL
     WIDEEP_TRY_ASSIGN(model.layers[static_cast<size_t>(layer)], load_layer(config, layer, loader));
   }
   if (is_last) {
+    if (config.hyper.learned_end) {
+      WIDEEP_TRY_ASSIGN(model.end_hyper, HyperWeights::load(config, loader, "model.hc_head"));
+    }
     WIDEEP_TRY_ASSIGN(model.final_norm, load_norm(config, loader, "model.norm.weight", hidden));
     WIDEEP_TRY_ASSIGN(model.lm_head, loader.matrix(config.head_tensor(), vocab, hidden));
   }

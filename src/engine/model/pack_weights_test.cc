@@ -97,6 +97,7 @@ TEST(PackWeights, AModelIsLoadedFromItsPackedFileAlone) {
       expect_same(a.mlp.bytes, b.mlp.bytes);
       if (a.moe == nullptr) continue;
       expect_same(a.moe->router.bytes, b.moe->router.bytes);
+      EXPECT_EQ(a.moe->experts_of_ids, b.moe->experts_of_ids);
       expect_same(a.moe->shared.bytes, b.moe->shared.bytes);
     }
     if (config->routing.num_experts == 0) continue;

@@ -149,7 +149,7 @@ engine::PipelineLayout pipeline_layout(const parallel::ParallelConfig& settings,
           .micro_batches = settings.micro_batches(),
           .max_tokens = parallel::dispatched_tokens(settings, max_num_tokens),
           .max_words = engine::words_of_yields(max_batch_size, max_draft_len),
-          .hidden = config.hidden_size};
+          .hidden = config.stream_width()};
 }
 
 engine::SpeculationOptions speculation_options(const parallel::ParallelConfig& settings) {

@@ -65,7 +65,7 @@ std::string stages_text(const RunPlan& plan) {
       "stages  {} of {} rank{} each, up to {} micro-batches in flight; {} bytes a token between "
       "them",
       stages.size(), plan.mapping.stage_size(), plan.mapping.stage_size() == 1 ? "" : "s",
-      plan.pipeline.micro_batches, plan.model.config.hidden_size * sizeof(float));
+      plan.pipeline.micro_batches, plan.model.config.stream_width() * sizeof(float));
   for (int stage = 0; stage < static_cast<int>(stages.size()); ++stage) {
     const parallel::LayerRange layers = plan.layers_of_stage(stage);
     text += fmt::format("\nstage {} layers {} to {}; {}", stage, layers.first, layers.last - 1,

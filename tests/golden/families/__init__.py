@@ -32,6 +32,7 @@ MODULES = (
     "step3p7",
     "kimi_linear",
     "bailing_hybrid",
+    "deepseek_v4",
     "minimax_m3",
 )
 

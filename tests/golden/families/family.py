@@ -77,7 +77,7 @@ def fill_weights(family, model, seed, dtype):
     """Draws every weight and rounds it to the dtype of the files."""
     generator = torch.Generator().manual_seed(seed)
     tensors = dict(model.named_parameters())
-    drawn_buffers = (*FLOAT32_NAMES, "layer_scalar")
+    drawn_buffers = (*FLOAT32_NAMES, "layer_scalar", "tid2eid")
     tensors |= {n: b for n, b in model.named_buffers() if n.endswith(drawn_buffers)}
     with torch.no_grad():
         for name, tensor in sorted(tensors.items()):

@@ -70,6 +70,9 @@ class Recorder:
             self.close(distance(scores, inner))
         self.calls.clear()
 
+    def table(self, module, _, output):
+        self.experts.append(output[2].unflatten(0, self.shape))
+
     def indexer(self, module, inputs, output):
         scores, k = self.calls[-1]
         if scores.dim() == 3:
@@ -112,6 +115,8 @@ def run(model, ids):
         name = type(module).__name__
         if name.endswith(ROUTERS):
             hooks.append(module.register_forward_hook(recorder.router))
+        elif name.endswith("HashRouter"):
+            hooks.append(module.register_forward_hook(recorder.table))
         elif name.endswith("Indexer"):
             hooks.append(module.register_forward_hook(recorder.indexer))
     with watched(recorder.calls):

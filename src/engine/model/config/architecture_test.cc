@@ -80,10 +80,10 @@ TEST(Architecture, FamiliesThatAreKnownAndNotComputed) {
     EXPECT_THAT(complaint(config), HasSubstr(" is not supported: " + reason));
     EXPECT_EQ(complaint(config).find('\n'), std::string::npos);
   };
-  expect({{"model_type", "deepseek_v4"}}, "it needs compressed attention, hyper-connections");
-  expect({{"architectures", {"DeepseekV41ForCausalLM"}}}, "it needs compressed attention");
-  expect({{"architectures", {"SomeOther"}}, {"model_type", "deepseek_v4"}},
-         "deepseek_v4: it needs compressed attention");
+  expect({{"model_type", "kolibri1"}}, "it needs norms after attention and experts, and a choice");
+  expect({{"architectures", {"DeepseekV41ForCausalLM"}}}, "transformers has no class for it");
+  expect({{"architectures", {"SomeOther"}}, {"model_type", "kolibri1"}},
+         "kolibri1: it needs norms after attention");
   expect({{"architectures", {"KimiK3ForConditionalGeneration"}}, {"model_type", "kimi_k3"}},
          "it needs attention to the outputs of earlier layers");
   expect({{"architectures", {"MistralLarge4ForConditionalGeneration"}}}, "it needs an indexer");

@@ -105,6 +105,31 @@ struct AttentionKind {
   int value_dim = 0;  // of a value
   GroupedQueryConfig options;
   RopeConfig rope;
+  // Compressed attention: this many positions make an entry; 0: layers have windows only.
+  int group_size = 0;
+  // Entries are made of two groups, and an indexer chooses which of them a token attends to.
+  bool chooses_entries = false;
+};
+
+// Compressed attention (DeepSeek-V4): a token attends to the last positions, and to entries, each
+// made of a group of positions. All heads share one key, which is the value, too. The last
+// dimensions of a head are rotated.
+struct CompressedConfig {
+  int query_rank = 0;     // 0: the model has no such attention
+  int window = 0;         // positions, the token's own included
+  int output_groups = 0;  // of heads, whose outputs are each projected to
+  int output_rank = 0;    // elements, before the output projection
+};
+
+// Hyper-connections (arXiv:2409.19606): the residual stream is several streams, of which layers
+// take a mixture. The mixing matrix is made doubly stochastic (mHC, arXiv:2512.24880).
+struct HyperConfig {
+  int num_streams = 1;       // 1: a plain residual stream
+  int iterations = 0;        // of the Sinkhorn-Knopp algorithm
+  float epsilon = 0.0f;      // added to its divisors, and to weights of streams
+  bool learned_end = false;  // weights of the streams before the final norm; else their mean
+
+  bool is_on() const { return num_streams > 1; }
 };
 
 // DeepSeek sparse attention: each token attends to the top_k positions that score best.
@@ -176,6 +201,7 @@ struct LayerConfig {
   int window = 0;             // attends to the last `window` positions, its own included; 0: to all
   int chunk = 0;              // attends within blocks of `chunk` positions; 0: there are none
   bool shares_index = false;  // attends to the positions that an earlier layer's indexer chose
+  bool by_token = false;      // a table has the experts of each token id
   // Feed-forward: silu(gate) is at most the limit, and up within ±limit; 0: as the model's
   // activations say.
   float expert_limit = 0.0f;
@@ -201,6 +227,7 @@ enum class RoutingMethod {
   kSigmoidRenorm,     // sigmoid, top-k, divided by the sum of the k
   kMinimax2,          // sigmoid, bias-corrected selection, divided by the sum of the k
   kErnie,             // softmax, bias-corrected selection, divided by the sum of the k
+  kDeepseekV4,        // √softplus, bias-corrected selection, divided by the sum of the k
 };
 
 struct RoutingConfig {
@@ -233,8 +260,9 @@ struct ModelConfig {
   bool norms_add_one = false;     // norms multiply by 1 + weight
   float embedding_scale = 1.0f;   // multiplies embeddings
   float residual_scale = 1.0f;    // multiplies what a part adds to the residual stream
-  float logits_scale = 1.0f;      // multiplies logits
-  float logits_cap = 0.0f;        // then logits are cap · tanh(logits / cap); 0: they are not
+  HyperConfig hyper;
+  float logits_scale = 1.0f;  // multiplies logits
+  float logits_cap = 0.0f;    // then logits are cap · tanh(logits / cap); 0: they are not
   // What mixer and feed-forward part put out is normalised before it is added, besides what they
   // take. With a residual_scale of 1 only.
   bool norms_after = false;
@@ -267,7 +295,9 @@ struct ModelConfig {
   // 0: they are not.
   float latent_temperature = 0.0f;
   float latent_temperature_floor = 8192.0f;
-  IndexerConfig indexer;  // latent attention only
+  IndexerConfig indexer;  // latent and compressed attention only
+  // ... or compressed, whose kinds have their own groups of positions.
+  CompressedConfig compressed;
   // Instead of attention, in the layers that have them:
   DeltaNetConfig delta_net;
   KimiDeltaConfig kimi_delta;
@@ -314,6 +344,9 @@ struct ModelConfig {
   int num_all_layers() const { return num_layers + num_prediction_layers; }
   bool is_prediction(int layer) const { return layer >= num_layers; }
   bool is_mla() const { return kv_lora_rank > 0; }
+  bool is_compressed() const { return compressed.query_rank > 0; }
+  // Elements of a token's residual streams together.
+  int stream_width() const { return hidden_size * hyper.num_streams; }
   int value_dim() const { return v_head_dim > 0 ? v_head_dim : head_dim; }  // of a head
   int num_attention_kinds() const { return 1 + static_cast<int>(other_kinds.size()); }
   AttentionKind attention_kind(int kind) const {
@@ -323,7 +356,9 @@ struct ModelConfig {
             .head_dim = head_dim,
             .value_dim = value_dim(),
             .options = grouped_query,
-            .rope = rope};
+            .rope = rope,
+            .group_size = 0,
+            .chooses_entries = false};
   }
   AttentionKind attention_of(int layer) const {
     return attention_kind(layers[static_cast<size_t>(layer)].attention_kind);

@@ -260,7 +260,6 @@ TEST_F(PublishedConfig, KimiK25) {
 TEST_F(PublishedConfig, AllResembleAFamily) {
   for (const auto& file : std::filesystem::directory_iterator(dir_)) {
     json config = read_json(file.path().string());
-    if (config["model_type"] == "deepseek_v4") continue;
     config.update({{"architectures", {"ChattyForCausalLM"}}, {"model_type", "chatty"}});
     const auto document = formats::JsonDocument::parse(config.dump(), "config.json");
     ASSERT_TRUE(document.ok());
@@ -270,10 +269,17 @@ TEST_F(PublishedConfig, AllResembleAFamily) {
   }
 }
 
-TEST_F(PublishedConfig, DeepseekV4IsRefusedByName) {
-  EXPECT_THAT(complaint(published("deepseek-ai--DeepSeek-V4-Flash")),
-              testing::StartsWith("config.json: architectures: DeepseekV4ForCausalLM is not "
-                                  "supported: it needs compressed attention, "));
+TEST_F(PublishedConfig, DeepseekV4) {
+  const ModelConfig config = read("deepseek-ai--DeepSeek-V4-Flash");
+  EXPECT_TRUE(config.is_compressed());
+  EXPECT_EQ(config.hyper.num_streams, 4);
+  EXPECT_EQ(config.grouped_query.rotary_dim, 64);
+  EXPECT_EQ(config.attention_of(0).group_size, 0);
+  EXPECT_EQ(config.attention_of(2).group_size, 4);
+  EXPECT_EQ(config.attention_of(3).group_size, 128);
+  EXPECT_EQ(config.attention_of(3).rope.attention_factor, 1.0);
+  EXPECT_EQ(config.routing.num_experts, 256);
+  EXPECT_EQ(config.num_mtp_layers, 1);
 }
 
 }  // namespace

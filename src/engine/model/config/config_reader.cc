@@ -137,8 +137,11 @@ void check_layer_types(const JsonObject& root, const ModelConfig& config) {
   const std::vector<std::string> types =
       read_layer_words(root, "mlp_layer_types", config.num_layers);
   for (size_t layer = 0; layer < types.size(); ++layer) {
-    const char* expected = config.layers[layer].is_moe ? "sparse" : "dense";
+    const bool by_token = config.layers[layer].by_token;
+    const bool is_moe = config.layers[layer].is_moe;
+    const char* expected = by_token ? "hash_moe" : is_moe ? "sparse" : "dense";
     if (types[layer] == expected) continue;
+    if (types[layer] == "moe" && is_moe && !by_token) continue;
     root.complain(fmt::format("mlp_layer_types[{}]", layer),
                   fmt::format("expected {}, as the other keys say, found {}", expected,
                               base::printable(types[layer])));

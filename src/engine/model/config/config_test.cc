@@ -582,6 +582,43 @@ TEST(Families, RefuseByName) {
        {{"layer_types", {"full_attention", "full_attention"}}},
        "layer_types: expected only indexed_attention, found full_attention; wideep computes no "
        "other in this family"},
+      {"deepseek_v4",
+       {{"layer_types", {"sliding_attention", "full_attention"}}},
+       "layer_types[1]: expected sliding_attention, compressed_sparse_attention, "
+       "heavily_compressed_attention, found full_attention"},
+      {"deepseek_v4",
+       {{"compress_ratios", {0, 64}}},
+       "compress_ratios[1]: expected 0, 4 or 128, found 64"},
+      {"deepseek_v4",
+       {{"mlp_layer_types", {"hash_moe", "dense"}}},
+       "mlp_layer_types[1]: expected hash_moe or moe, found dense"},
+      {"deepseek_v4",
+       {{"o_groups", 3}},
+       "o_groups: expected a divisor of num_attention_heads 4, found 3"},
+      {"deepseek_v4",
+       {{"num_key_value_heads", 2}},
+       "num_key_value_heads: expected an integer from 1 to 1, found 2"},
+      {"deepseek_v4",
+       {{"scoring_func", "sigmoid"}},
+       "scoring_func: expected sqrtsoftplus, found sigmoid; wideep computes no other"},
+      {"deepseek_v4", {{"expert_dtype", "int4"}}, "expert_dtype: expected fp4 or fp8, found int4"},
+      {"deepseek_v4",
+       {{"n_shared_experts", 2}},
+       "n_shared_experts: expected an integer from 1 to 1, found 2"},
+      {"deepseek_v4",
+       {{"index_head_dim", 8},
+        {"partial_rotary_factor", 0.75},
+        {"layer_types", {"sliding_attention", "compressed_sparse_attention"}}},
+       "index_head_dim: expected at least the 12 rotated dimensions of a head, found 8"},
+      {"deepseek_v4",
+       {{"qk_rope_head_dim", 4}, {"partial_rotary_factor", 0.5}},
+       "qk_rope_head_dim: expected partial_rotary_factor 8, found 4"},
+      {"deepseek_v4",
+       {{"rope_parameters",
+         {{"main", {{"rope_theta", 1e4}, {"partial_rotary_factor", 0.5}}},
+          {"compress", {{"rope_theta", 1e4}, {"partial_rotary_factor", 0.125}}}}}},
+       "rope_parameters.main.partial_rotary_factor: expected 0.125, as of the other layers, found "
+       "0.5"},
       {"dots1",
        {{"layer_types", {"sliding_attention", "full_attention"}}, {"sliding_window", nullptr}},
        "sliding_window: missing; layer_types has layers of sliding_attention"},
@@ -1261,6 +1298,62 @@ TEST(Families, MixersThatKeepStates) {
   EXPECT_FALSE(accepted(small_json("lfm2_moe"), {{"tie_embedding", false}}).tie_word_embeddings);
 }
 
+TEST(Families, GroupsOfDeepseekV4) {
+  const auto groups = [](const ModelConfig& config) {
+    std::vector<int> all;
+    for (int layer = 0; layer < config.num_layers; ++layer) {
+      all.push_back(config.attention_of(layer).group_size);
+    }
+    return all;
+  };
+  const json small = small_json("deepseek_v4");
+  const ModelConfig config = accepted(small, {{"num_hidden_layers", 5}});
+  EXPECT_THAT(groups(config), ElementsAre(128, 128, 128, 4, 128));
+  EXPECT_TRUE(config.attention_of(3).chooses_entries);
+  EXPECT_FALSE(config.attention_of(4).chooses_entries);
+  EXPECT_TRUE(config.layers[2].by_token);
+  EXPECT_FALSE(config.layers[3].by_token);
+  // As published: one entry more, of the layer that predicts.
+  const ModelConfig published = accepted(
+      small, {{"compress_ratios", {0, 4, 0}}, {"num_hash_layers", 1}, {"qk_rope_head_dim", 8}});
+  EXPECT_THAT(groups(published), ElementsAre(0, 4));
+  EXPECT_EQ(published.layers[0].window, 128);
+  EXPECT_EQ(published.layers[1].window, 0);
+  EXPECT_FALSE(published.layers[1].by_token);
+  EXPECT_EQ(published.grouped_query.rotary_dim, 8);
+  const json rates = {{"compressed_sparse_attention", 3}, {"heavily_compressed_attention", 9}};
+  EXPECT_THAT(
+      groups(accepted(small, {{"compress_rates", rates},
+                              {"layer_types",
+                               {"compressed_sparse_attention", "heavily_compressed_attention"}}})),
+      ElementsAre(3, 9));
+  // Where no layer chooses entries, there is no indexer.
+  EXPECT_EQ(accepted(small, {{"compress_ratios", {0, 128}}}).indexer.num_heads, 0);
+}
+
+// The scaling is of layers with entries, and its cosines have no factor unless the file has one.
+TEST(Families, RotationsOfDeepseekV4) {
+  const json yarn = {{"type", "yarn"}, {"factor", 16}, {"original_max_position_embeddings", 64}};
+  const json small = small_json("deepseek_v4");
+  const ModelConfig config =
+      accepted(small, {{"rope_scaling", yarn}, {"compress_rope_theta", 3e4}});
+  EXPECT_EQ(config.rope.scaling, RopeConfig::Scaling::kNone);
+  EXPECT_EQ(config.rope.theta, 1e4);
+  const RopeConfig compress = config.attention_kind(2).rope;
+  EXPECT_EQ(compress.scaling, RopeConfig::Scaling::kYarn);
+  EXPECT_EQ(compress.theta, 3e4);
+  EXPECT_EQ(compress.attention_factor, 1.0);
+  EXPECT_TRUE(compress.interleaved);
+  const json nested = {{"main", {{"rope_theta", 500.0}, {"partial_rotary_factor", 0.125}}},
+                       {"compress", yarn}};
+  json parameters = nested;
+  parameters["compress"].update({{"rope_theta", 700.0}, {"partial_rotary_factor", 0.125}});
+  const ModelConfig both = accepted(small, {{"rope_parameters", parameters}});
+  EXPECT_EQ(both.rope.theta, 500.0);
+  EXPECT_EQ(both.attention_kind(1).rope.theta, 700.0);
+  EXPECT_GT(both.attention_kind(1).rope.attention_factor, 1.2);
+}
+
 TEST(Families, MixersOfGranite4) {
   const json small = small_json("granitemoehybrid");
   const ModelConfig config = *parse(small);
@@ -1758,6 +1851,10 @@ TEST(Families, PublishedNames) {
   EXPECT_EQ(first("bailing_hybrid", "self_attn.o_proj.weight"),
             "model.layers.1.attention.dense.weight");
   EXPECT_EQ(first("bailing_hybrid", "self_attn.A_log"), "model.layers.1.attention.A_log");
+  EXPECT_EQ(first("deepseek_v4", "self_attn.compressor.indexer.gate_proj.weight"),
+            "model.layers.1.attn.indexer.compressor.wgate.weight");
+  EXPECT_EQ(first("deepseek_v4", "attn_hc.base"), "model.layers.1.hc_attn_base");
+  EXPECT_EQ(first("deepseek_v4", expert), "model.layers.1.ffn.experts.3.w3.weight");
   EXPECT_EQ(first("lfm2_moe", "post_attention_layernorm.weight"), "model.layers.1.ffn_norm.weight");
   EXPECT_EQ(first("lfm2_moe", "mlp.gate.e_score_correction_bias"),
             "model.layers.1.feed_forward.expert_bias");

@@ -41,6 +41,7 @@ constexpr std::string_view kWholeHeads[] = {"deepseek_v2", "deepseek_v3", "kimi_
 constexpr std::string_view kAfmoe[] = {"afmoe"};
 constexpr std::string_view kMimo[] = {"mimo_v2_flash"};
 constexpr std::string_view kStep[] = {"step3p7", "step3p5"};
+constexpr std::string_view kV4[] = {"deepseek_v4"};
 constexpr std::string_view kErnie[] = {"ernie4_5_moe"};
 constexpr std::string_view kGemma[] = {"gemma4", "gemma4_text"};
 constexpr std::string_view kWindows[] = {"mixtral",    "qwen2_moe", "qwen3_moe",
@@ -102,6 +103,13 @@ const NullKey kNullKeys[] = {
     {"n_shared_experts", kMimo},
     {"sliding_window_size", kMimo},
     {"sliding_window", kStep},
+    {"partial_rotary_factor", kV4},
+    {"qk_rope_head_dim", kV4},
+    {"compress_rates"},
+    {"compress_rate_csa"},
+    {"compress_rate_hca"},
+    {"compress_ratios"},
+    {"num_hash_layers"},
     // Layers that predict further tokens: none.
     {"num_nextn_predict_layers"},
     {"num_mtp_layers"},

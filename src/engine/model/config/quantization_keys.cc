@@ -25,6 +25,7 @@ constexpr std::string_view kHarmlessOfQuantization[] = {
     // which modules
     "block_name_to_quantize",
     "exclude_modules",
+    "expert_dtype",
     "ignore",
     "ignored_layers",
     "lm_head",

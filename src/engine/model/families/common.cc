@@ -249,6 +249,10 @@ void require_silu(const JsonObject& root, std::string_view key) {
   if (root.string_or(key, "silu") != "swish") require_word(root, key, "silu");
 }
 
+int size_or(const JsonObject& root, std::string_view key, int by_default, int64_t max) {
+  return static_cast<int>(root.integer_or(key, by_default, {.min = 1, .max = max}));
+}
+
 float read_scale(const JsonObject& root, std::string_view key, double by_default) {
   return static_cast<float>(root.number_or(key, by_default, {.min = 1e-6, .max = 1e6}));
 }

@@ -16,6 +16,7 @@ constexpr std::array kFamilies = {
     Family{"deepseek_v2", "DeepseekV2ForCausalLM", read_deepseek_v2, 1e-6},
     Family{"deepseek_v3", "DeepseekV3ForCausalLM", read_deepseek_v3},
     Family{"deepseek_v32", "DeepseekV32ForCausalLM", read_deepseek_v32, 1e-6},
+    Family{"deepseek_v4", "DeepseekV4ForCausalLM", read_deepseek_v4, 1e-6},
     Family{"kimi_k2", "DeepseekV3ForCausalLM", read_deepseek_v3},
     Family{"kimi_k25", "KimiK25ForConditionalGeneration", read_deepseek_v3},
     Family{"kimi_k25", "Kimi_K25ForConditionalGeneration", read_deepseek_v3, 0,

@@ -196,6 +196,8 @@ void expect_equal(const formats::JsonObject& root, std::string_view key, std::st
 // A size under either of two names; both must agree.
 int read_either(const formats::JsonObject& root, std::array<std::string_view, 2> keys,
                 int by_default, int64_t max);
+// A size of the key, from 1 on.
+int size_or(const formats::JsonObject& root, std::string_view key, int by_default, int64_t max);
 // A positive number of the key, as a float.
 float read_scale(const formats::JsonObject& root, std::string_view key, double by_default);
 
@@ -257,15 +259,19 @@ void read_sparse_latent(const formats::JsonObject& root, const DeepseekDefaults&
                         ModelConfig* config);
 void read_indexer(const formats::JsonObject& root, bool rotates_interleaved, ModelConfig* config);
 
+// Compressed attention by DeepSeek-V4's keys: heads, kinds of layers and their rotations
+// (compressed_layers.cc).
+void read_compressed_attention(const formats::JsonObject& root, ModelConfig* config);
+
 // ---- the families ----
 
 using Reader = void(const formats::JsonObject& root, ModelConfig* config);
 Reader read_afmoe, read_bailing_hybrid, read_deepseek_v2, read_deepseek_v3, read_deepseek_v32,
-    read_dots1, read_ernie4_5_moe, read_exaone_moe, read_gemma4, read_glm4_moe, read_glm4_moe_lite,
-    read_glm_moe_dsa, read_gpt_oss, read_granitemoe, read_granitemoehybrid, read_hunyuan_v1_moe,
-    read_hy_v3, read_kimi_linear, read_laguna, read_lfm2_moe, read_llama, read_llama4, read_mellum,
-    read_mimo_v2_flash, read_minimax_m2, read_minimax_m3, read_mistral, read_mistral4, read_mixtral,
-    read_olmoe, read_qwen2, read_qwen2_moe, read_qwen3, read_qwen3_5_moe, read_qwen3_moe,
-    read_qwen3_next, read_solar_open, read_step3p7;
+    read_deepseek_v4, read_dots1, read_ernie4_5_moe, read_exaone_moe, read_gemma4, read_glm4_moe,
+    read_glm4_moe_lite, read_glm_moe_dsa, read_gpt_oss, read_granitemoe, read_granitemoehybrid,
+    read_hunyuan_v1_moe, read_hy_v3, read_kimi_linear, read_laguna, read_lfm2_moe, read_llama,
+    read_llama4, read_mellum, read_mimo_v2_flash, read_minimax_m2, read_minimax_m3, read_mistral,
+    read_mistral4, read_mixtral, read_olmoe, read_qwen2, read_qwen2_moe, read_qwen3,
+    read_qwen3_5_moe, read_qwen3_moe, read_qwen3_next, read_solar_open, read_step3p7;
 
 }  // namespace wideep::model

@@ -21,9 +21,7 @@ constexpr std::string_view kNoOracle =
     "transformers has no class for it, against which wideep's results could be checked";
 
 constexpr NotComputed kNotComputed[] = {
-    {"deepseek_v4", "DeepseekV4",
-     "it needs compressed attention, hyper-connections, hash routing and scores of √softplus, "
-     "which wideep does not compute"},
+    {"deepseek_v41", "DeepseekV41", kNoOracle},
     {"kimi_k3", "KimiK3",
      "it needs attention to the outputs of earlier layers, experts in a latent space and the "
      "activation SiTU, which wideep does not compute"},

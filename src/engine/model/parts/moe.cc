@@ -280,6 +280,7 @@ void MoeRunner::look_ahead(const Progress& progress) {
                       {.layer = next.layer,
                        .num_tokens = progress.call.num_tokens,
                        .h = next.h,
+                       .ids = next.ids,
                        .wanted = next.wanted});
   next_weights_.assign(config_.routing.num_experts, 0.0F);
   const auto num_wanted = static_cast<int>(next_routing_.wanted().size());

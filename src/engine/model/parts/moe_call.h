@@ -21,6 +21,8 @@ struct MoeWeights {
   weights::Matrix router;          // [num_experts, hidden], always float32
   std::vector<float> logit_bias;   // [num_experts] of the router's product; empty: none
   std::vector<float> router_bias;  // [num_experts] of the selection only; empty: none
+  // [vocab, top_k] the experts of each token id; empty: scores choose them.
+  std::vector<int32_t> experts_of_ids;
   // [hidden] of the norm by which the router takes the residual stream; empty: it takes what the
   // experts take.
   std::vector<float> router_norm;
@@ -37,6 +39,7 @@ struct NextMoe {
   const MoeWeights* weights = nullptr;  // null: none follows
   // [num_tokens, hidden] what its router would get if nothing came before it any more.
   const float* h = nullptr;
+  const int32_t* ids = nullptr;                    // as MoeCall::ids
   std::optional<std::span<const int32_t>> wanted;  // as MoeCall::wanted
 };
 
@@ -48,6 +51,7 @@ struct MoeCall {
   std::span<const int32_t> tokens_of_ranks;  // [ep_size]; may be empty: see Batch
   const float* h = nullptr;                  // [num_tokens, hidden] the normalised input
   const float* router_h = nullptr;           // [num_tokens, hidden] the router's; null: h
+  const int32_t* ids = nullptr;              // [num_tokens] of the tokens
   float* x = nullptr;                        // [num_tokens, hidden] the output is added to it
   // The tokens whose output is needed, ascending; nullopt: all. The others are routed and reported
   // too, but not sent to experts. Ranks need not know the wanted tokens of other ranks.

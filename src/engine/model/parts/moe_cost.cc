@@ -13,13 +13,15 @@ PartCost dense_mlp_cost(const ModelConfig& config) {
   return cost;
 }
 
-PartCost moe_cost(const ModelConfig& config) {
+PartCost moe_cost(const ModelConfig& config, const LayerConfig& layer) {
   const RoutingConfig& routing = config.routing;
   const int hidden = config.hidden_size;
   PartCost cost;
   cost.matrix("mlp.gate.weight", routing.num_experts, hidden, TensorUse::kFloat);
   if (routing.logit_bias) cost.vector("mlp.gate.bias", routing.num_experts);
-  if (routing.selection_bias) {
+  if (layer.by_token) {
+    cost.vectors("mlp.gate.tid2eid", config.vocab_size, routing.top_k);
+  } else if (routing.selection_bias) {
     cost.vector("mlp.gate.e_score_correction_bias", routing.num_experts);
   }
   if (routing.own_norm) cost.vector("mlp.gate.norm.weight", hidden);

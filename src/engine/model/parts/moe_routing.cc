@@ -28,7 +28,7 @@ void MoeRouting::route(const Compute& compute, const MoeWeights& weights, const 
                         all_panels(router),
                         weights.logit_bias.empty() ? nullptr : weights.logit_bias.data()};
   compute.matmul(compute.cast(router.shape, rows, cast_), std::span(&product, 1));
-  choose_experts(compute, weights, call.num_tokens, logits);
+  choose_experts(compute, weights, call, logits);
   keep_wanted(call);
   if (config_.weight_on_input) move_to_input();
 }
@@ -40,12 +40,14 @@ void MoeRouting::move_to_input() {
   weights_.assign(wanted_.size(), 1.0f);
 }
 
-void MoeRouting::choose_experts(const Compute& compute, const MoeWeights& weights, int num_tokens,
-                                const float* logits) {
+void MoeRouting::choose_experts(const Compute& compute, const MoeWeights& weights,
+                                const MoeCall& call, const float* logits) {
   // One token takes a few microseconds.
   constexpr int64_t kTokensPerTask = 16;
   const RoutingConfig& routing = config_.routing;
+  const int num_tokens = call.num_tokens;
   const auto count = static_cast<size_t>(num_tokens) * routing.top_k;
+  const bool by_token = !weights.experts_of_ids.empty() && !perfect_router_;
   experts_.resize(count);
   weights_.resize(count);
   const float* bias = weights.router_bias.empty() ? nullptr : weights.router_bias.data();
@@ -55,9 +57,16 @@ void MoeRouting::choose_experts(const Compute& compute, const MoeWeights& weight
   }
   compute.pool().parallel_for_ranges(num_tokens, kTokensPerTask, [&](int64_t begin, int64_t end) {
     for (int64_t token = begin; token < end; ++token) {
-      select_experts(routing, logits + token * routing.num_experts, bias,
-                     experts_.data() + token * routing.top_k,
-                     weights_.data() + token * routing.top_k);
+      const float* of_token = logits + token * routing.num_experts;
+      int32_t* experts = experts_.data() + token * routing.top_k;
+      float* shares = weights_.data() + token * routing.top_k;
+      if (by_token) {
+        std::copy_n(weights.experts_of_ids.data() + int64_t{call.ids[token]} * routing.top_k,
+                    routing.top_k, experts);
+        weigh_experts(routing, of_token, experts, shares);
+      } else {
+        select_experts(routing, of_token, bias, experts, shares);
+      }
       if (!weights.expert_scale.empty()) scale_weights(weights.expert_scale, token);
     }
   });

@@ -46,7 +46,7 @@ class MoeRouting {
   std::span<const float> input_weights() const { return input_weights_; }
 
  private:
-  void choose_experts(const Compute& compute, const MoeWeights& weights, int num_tokens,
+  void choose_experts(const Compute& compute, const MoeWeights& weights, const MoeCall& call,
                       const float* logits);
   // By the factors of the experts that the token has chosen.
   void scale_weights(const std::vector<float>& scale, int64_t token);

@@ -46,6 +46,7 @@ PartCost mixer_cost(const ModelConfig& config, int index) {
   const LayerConfig& layer = config.layers[static_cast<size_t>(index)];
   switch (layer.mixer) {
     case LayerConfig::Mixer::kAttention:
+      if (config.is_compressed()) return compressed_cost(config, layer);
       return config.is_mla() ? latent_cost(config, layer) : grouped_query_cost(config, layer);
     case LayerConfig::Mixer::kDeltaNet:
       return delta_net_cost(config);
@@ -60,6 +61,7 @@ PartCost mixer_cost(const ModelConfig& config, int index) {
 }
 
 CachedHeads attention_cache(const ModelConfig& config, int kind, Dtype cache, int parts) {
+  if (config.is_compressed()) return compressed_cache(config, config.attention_kind(kind), cache);
   return config.is_mla() ? latent_cache(config, cache)
                          : grouped_query_cache(config.attention_kind(kind), cache, parts);
 }
@@ -95,15 +97,17 @@ PartCost prediction_cost(const ModelConfig& config) {
 std::vector<PartCost> layer_parts(const ModelConfig& config, int layer) {
   std::vector<PartCost> parts;
   if (config.is_prediction(layer)) parts.push_back(prediction_cost(config));
+  if (config.hyper.is_on()) parts.push_back(hyper_cost(config, "attn_hc"));
   parts.push_back(norm_cost(config, "input_layernorm.weight"));
   parts.push_back(mixer_cost(config, layer));
   if (config.norms_after) parts.push_back(norm_cost(config, "mixer_output_norm.weight"));
+  if (config.hyper.is_on()) parts.push_back(hyper_cost(config, "ffn_hc"));
   parts.push_back(norm_cost(config, "post_attention_layernorm.weight"));
   const bool is_moe = config.is_moe(layer);
   const bool is_beside = is_moe && config.dense_beside_experts;
   if (!is_moe || is_beside) parts.push_back(dense_mlp_cost(config));
   if (is_beside) parts.push_back(beside_experts_cost(config));
-  if (is_moe) parts.push_back(moe_cost(config));
+  if (is_moe) parts.push_back(moe_cost(config, config.layers[static_cast<size_t>(layer)]));
   if (config.norms_after) parts.push_back(norm_cost(config, "mlp_output_norm.weight"));
   if (config.layer_scalar) {
     parts.emplace_back();

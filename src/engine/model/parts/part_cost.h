@@ -108,6 +108,7 @@ PartCost grouped_query_cost(const ModelConfig& config, const LayerConfig& layer)
 PartCost latent_cost(const ModelConfig& config, const LayerConfig& layer);
 PartCost sparse_indexer_cost(const ModelConfig& config, const LayerConfig& layer);
 PartCost block_indexer_cost(const ModelConfig& config, const AttentionKind& kind);
+PartCost compressed_cost(const ModelConfig& config, const LayerConfig& layer);
 PartCost delta_net_cost(const ModelConfig& config);
 PartCost kimi_delta_cost(const ModelConfig& config);
 PartCost convolution_cost(const ModelConfig& config);
@@ -122,7 +123,8 @@ struct CachedHeads {
   size_t key_bytes = 0;     // of one head in a page
   size_t value_bytes = 0;   // of one head in a page
   size_t index_stride = 0;  // elements of a row of the indexer; 0: none
-  size_t index_bytes = 0;   // of its rows in a page
+  // Of its rows in a page; of compressed attention's entries (compressed_page.h).
+  size_t index_bytes = 0;
 
   size_t head_bytes() const { return key_bytes + value_bytes; }
   size_t bytes() const { return static_cast<size_t>(num_kv_heads) * head_bytes() + index_bytes; }
@@ -131,6 +133,7 @@ struct CachedHeads {
 // kind: as LayerConfig::attention_kind. parts: the ranks that divide the heads among them.
 CachedHeads grouped_query_cache(const AttentionKind& kind, Dtype cache, int parts);
 CachedHeads latent_cache(const ModelConfig& config, Dtype cache);
+CachedHeads compressed_cache(const ModelConfig& config, const AttentionKind& kind, Dtype cache);
 // Of the attention that the model has, in layers of this kind.
 CachedHeads attention_cache(const ModelConfig& config, int kind, Dtype cache, int parts);
 // Adds the rows of an indexer with keys of `dim` elements.
@@ -141,12 +144,14 @@ inline Dtype index_dtype(Dtype cache) { return cache == Dtype::kF32 ? cache : Dt
 // ---- the rest of a layer ----
 
 PartCost norm_cost(const ModelConfig& config, const std::string& name);
+// A hyper-connection around the mixer or the feed-forward part. name: of its tensors.
+PartCost hyper_cost(const ModelConfig& config, const std::string& name);
 // What is beside the dense MLP where MoE layers have one: norms.
 PartCost beside_experts_cost(const ModelConfig& config);
 // A dense layer's MLP.
 PartCost dense_mlp_cost(const ModelConfig& config);
 // Router and shared expert. Routed experts are counted apart: which ones a rank has is its own.
-PartCost moe_cost(const ModelConfig& config);
+PartCost moe_cost(const ModelConfig& config, const LayerConfig& layer);
 // name: of the expert.
 PartCost expert_cost(const ModelConfig& config, const std::string& name);
 // What a prediction layer has around it: its input and output.

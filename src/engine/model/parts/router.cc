@@ -134,12 +134,14 @@ void select_deepseek_v2(const RoutingConfig& config, std::vector<float>& scores,
   weigh(config, scores, experts, weights);
 }
 
+// Above 20 softplus is x in float32, as transformers has it.
+float sqrt_softplus(float x) { return std::sqrt(x > 20.0f ? x : std::log1p(std::exp(x))); }
+
 // DeepSeekV3: s = σ(logits), selected by s + bias inside the best groups, each judged by its best
 // two; weights s / (Σ s + epsilon) · scaling_factor, without the bias. SigmoidRenorm and MiniMax2
-// are cases of it: without and with bias, one group, no factor.
-void select_by_sigmoid(const RoutingConfig& config, std::vector<float>& scores, const float* bias,
-                       int32_t* experts, float* weights) {
-  for (float& score : scores) score = sigmoid(score);
+// are cases of it: without and with bias, one group, no factor. DeepSeekV4: s = √softplus(logits).
+void select_by_score(const RoutingConfig& config, const std::vector<float>& scores,
+                     const float* bias, int32_t* experts, float* weights) {
   thread_local std::vector<float> selection;
   selection = scores;
   for (int e = 0; bias != nullptr && e < config.num_experts; ++e) selection[e] += bias[e];
@@ -171,11 +173,27 @@ void select_experts(const RoutingConfig& config, const float* logits, const floa
     case RoutingMethod::kDeepseekV2:
       return select_deepseek_v2(config, scores, experts, weights);
     case RoutingMethod::kSigmoidRenorm:
-      return select_by_sigmoid(config, scores, nullptr, experts, weights);
+      std::ranges::transform(scores, scores.begin(), sigmoid);
+      return select_by_score(config, scores, nullptr, experts, weights);
     case RoutingMethod::kDeepseekV3:
     case RoutingMethod::kMinimax2:
-      return select_by_sigmoid(config, scores, bias, experts, weights);
+      std::ranges::transform(scores, scores.begin(), sigmoid);
+      return select_by_score(config, scores, bias, experts, weights);
+    case RoutingMethod::kDeepseekV4:
+      std::ranges::transform(scores, scores.begin(), sqrt_softplus);
+      return select_by_score(config, scores, bias, experts, weights);
   }
+}
+
+void weigh_experts(const RoutingConfig& config, const float* logits, const int32_t* experts,
+                   float* weights) {
+  thread_local std::vector<float> scores;
+  scores.resize(static_cast<size_t>(config.num_experts));
+  for (int k = 0; k < config.top_k; ++k) {
+    const auto expert = static_cast<size_t>(experts[k]);
+    scores[expert] = sqrt_softplus(logits[expert]);
+  }
+  weigh(config, scores, experts, weights);
 }
 
 }  // namespace wideep::model

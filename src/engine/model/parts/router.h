@@ -16,10 +16,14 @@
 
 namespace wideep::model {
 
-// logits, bias: [num_experts] (bias: of methods that correct the selection, DeepSeekV3, MiniMax2 and
-// Ernie; the others ignore it; null: none).
+// logits, bias: [num_experts] (bias: of methods that correct the selection, DeepSeekV3, DeepSeekV4,
+// MiniMax2 and Ernie; the others ignore it; null: none).
 // experts, weights: [top_k].
 void select_experts(const RoutingConfig& config, const float* logits, const float* bias,
                     int32_t* experts, float* weights);
+
+// The weights of given experts, [top_k]. REQUIRES: the method is DeepSeekV4.
+void weigh_experts(const RoutingConfig& config, const float* logits, const int32_t* experts,
+                   float* weights);
 
 }  // namespace wideep::model

@@ -55,6 +55,25 @@ TEST(Router, DeepseekSelectsWithTheBiasAndWeighsWithoutIt) {
   EXPECT_NEAR(s.weights[1], 2.5 * sigmoid(2) / sum, 1e-6);
 }
 
+// √softplus(log(e^x² − 1)) = x.
+TEST(Router, DeepseekV4TakesRootsOfSoftplus) {
+  const RoutingConfig config{
+      .method = RoutingMethod::kDeepseekV4, .num_experts = 3, .top_k = 2, .scaling_factor = 1.5f};
+  const auto logit = [](double x) { return static_cast<float>(std::log(std::expm1(x * x))); };
+  const std::vector<float> logits = {logit(2.0), logit(1.0), logit(0.5)};
+  const auto s = select(config, logits, {0.0f, 0.0f, 3.0f});
+  EXPECT_EQ(s.experts, (std::vector<int32_t>{2, 0}));
+  EXPECT_NEAR(s.weights[0], 1.5 * 0.5 / 2.5, 1e-6);
+  EXPECT_NEAR(s.weights[1], 1.5 * 2.0 / 2.5, 1e-6);
+  // Of experts that a table names.
+  const std::vector<int32_t> named = {1, 2};
+  std::vector<float> weights(2);
+  weigh_experts(config, logits.data(), named.data(), weights.data());
+  EXPECT_NEAR(weights[0], 1.5 * 1.0 / 1.5, 1e-6);
+  EXPECT_NEAR(weights[1], 1.5 * 0.5 / 1.5, 1e-6);
+  EXPECT_NEAR(select(config, {400.0f, -400.0f, -400.0f}).weights[0], 1.5, 1e-6);
+}
+
 TEST(Router, DeepseekWithoutNormalisationKeepsTheSigmoids) {
   const RoutingConfig config{
       .method = RoutingMethod::kDeepseekV3, .num_experts = 2, .top_k = 1, .normalize = false};
@@ -185,14 +204,16 @@ TEST(Router, DeepseekV2KeepsTheGroupsWithTheBestExperts) {
 constexpr RoutingMethod kMethods[] = {
     RoutingMethod::kRenormalize,   RoutingMethod::kRenormalizeNaive, RoutingMethod::kDefault,
     RoutingMethod::kDeepseekV3,    RoutingMethod::kDeepseekV2,       RoutingMethod::kLlama4,
-    RoutingMethod::kSigmoidRenorm, RoutingMethod::kMinimax2,         RoutingMethod::kErnie};
+    RoutingMethod::kSigmoidRenorm, RoutingMethod::kMinimax2,         RoutingMethod::kErnie,
+    RoutingMethod::kDeepseekV4};
 
 // One that would turn the choice round.
 TEST(Router, MethodsWithoutABiasIgnoreIt) {
   const std::vector<float> logits = {2.0f, -1.0f, 1.0f}, bias = {0.0f, 9.0f, 0.0f};
   for (const RoutingMethod method : kMethods) {
     const bool corrects = method == RoutingMethod::kDeepseekV3 ||
-                          method == RoutingMethod::kMinimax2 || method == RoutingMethod::kErnie;
+                          method == RoutingMethod::kMinimax2 || method == RoutingMethod::kErnie ||
+                          method == RoutingMethod::kDeepseekV4;
     const RoutingConfig config{.method = method, .num_experts = 3, .top_k = 2};
     const Selected plain = select(config, logits), biased = select(config, logits, bias);
     EXPECT_EQ(plain.experts, (std::vector<int32_t>{0, 2}));
