@@ -32,8 +32,10 @@ Result<double> bytes_of_model(const std::string& model_dir, int num_experts,
                       model_dir, layer));
     }
   }
-  return static_cast<double>(weights::ExpertShape{kernels::WeightFormat::kBf16, config.hidden_size,
-                                                  config.moe_intermediate_size}
+  return static_cast<double>(weights::ExpertShape{.format = kernels::WeightFormat::kBf16,
+                                                  .hidden = config.expert_hidden_size(),
+                                                  .intermediate = config.moe_intermediate_size,
+                                                  .activation = config.activation}
                                  .record_bytes());
 }
 

@@ -48,9 +48,10 @@ class Replay {
         first_(first),
         options_(options),
         top_k_(config.routing.top_k),
-        shape_{.hidden = config.hidden_size,
+        shape_{.hidden = config.expert_hidden_size(),
                .intermediate = config.moe_intermediate_size,
-               .format = options.format} {}
+               .format = options.format,
+               .has_gate = config.activation.has_gate()} {}
 
   // A layer's part of a rebalance: after the window `before`, judged by `window`.
   void add_layer(const std::vector<double>& before, const std::vector<double>& window,

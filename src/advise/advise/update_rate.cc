@@ -69,9 +69,10 @@ class Walk {
         first_(std::move(first)),
         repairer_(repairer),
         top_k_(config.routing.top_k),
-        shape_{.hidden = config.hidden_size,
+        shape_{.hidden = config.expert_hidden_size(),
                .intermediate = config.moe_intermediate_size / options.layout.expert_slices,
-               .format = options.layout.format},
+               .format = options.layout.format,
+               .has_gate = config.activation.has_gate()},
         // Stages update their layers at the same time.
         num_turning_((static_cast<int>(first_.size()) + options.layout.stages - 1) /
                      options.layout.stages),

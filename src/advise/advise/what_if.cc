@@ -52,8 +52,10 @@ Result<double> imbalance_in_order(const balance::ModelLoad& load, const balance:
 }  // namespace
 
 double bytes_of_expert(const model::ModelConfig& config, kernels::WeightFormat format) {
-  return cost::ExpertShape{
-      .hidden = config.hidden_size, .intermediate = config.moe_intermediate_size, .format = format}
+  return cost::ExpertShape{.hidden = config.expert_hidden_size(),
+                           .intermediate = config.moe_intermediate_size,
+                           .format = format,
+                           .has_gate = config.activation.has_gate()}
       .bytes();
 }
 

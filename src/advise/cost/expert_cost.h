@@ -21,13 +21,14 @@
 
 namespace wideep::cost {
 
-// An expert: a gated MLP of three matrices [intermediate × hidden].
+// An expert: a gated MLP of three matrices [intermediate × hidden], or one without a gate of two.
 struct ExpertShape {
   int hidden = 0;
   int intermediate = 0;  // of this rank, if experts are cut
   kernels::WeightFormat format = kernels::WeightFormat::kBf16;
+  bool has_gate = true;
 
-  double weights() const { return 3.0 * hidden * intermediate; }
+  double weights() const { return (has_gate ? 3.0 : 2.0) * hidden * intermediate; }
   double bytes() const;
 };
 

@@ -40,13 +40,14 @@ LayerDense dense_of_layer(const ModelConfig& config, int layer, int parts) {
   const model::LayerElements elements = model::elements_of_layer(config, layer);
   const auto hidden = static_cast<double>(config.hidden_size);
   const double mlp = static_cast<double>(elements.mlp) / parts;
+  const double matrices = config.dense_activation.has_gate() ? 3.0 : 2.0;
   return {.mixer = {.weights = static_cast<double>(elements.mixer) / parts +
                                static_cast<double>(elements.router),
                     .matrices = static_cast<double>(elements.products),
                     .hidden = hidden},
           .mlp = {.weights = mlp,
                   .matrices = elements.mlp > 0 ? 2.0 : 0.0,
-                  .intermediate = mlp / (3.0 * hidden)}};
+                  .intermediate = mlp / (matrices * hidden)}};
 }
 
 StepTime& StepTime::operator+=(const StepTime& other) {
@@ -128,9 +129,10 @@ double StepCost::state_meeting_seconds(double tokens) const {
 
 void StepCost::add_experts(const Hardware& hardware, const PlacedLayer& placed,
                            const LayerTokens& tokens, Rank rank, RankTime* time) const {
-  const ExpertShape shape{.hidden = config_.hidden_size,
+  const ExpertShape shape{.hidden = config_.expert_hidden_size(),
                           .intermediate = config_.moe_intermediate_size / layout_.expert_slices,
-                          .format = layout_.format};
+                          .format = layout_.format,
+                          .has_gate = config_.activation.has_gate()};
   const ProductKernel& kernel = hardware.experts_in(layout_.format);
   const ExpertTime experts =
       rank == Rank::kMean
@@ -168,7 +170,7 @@ void StepCost::add_exchange(const Hardware& hardware, double tokens, RankTime* t
   const double sent = layout_.attention_dp ? tokens : tokens / num_ranks;
   const int top_k = config_.routing.top_k;
   const double spread = std::min(config_.routing.num_experts, hardware.processors);
-  const double hidden = config_.hidden_size;
+  const double hidden = config_.expert_hidden_size();
   ExchangeWork dispatch{.num_ranks = num_ranks,
                         .rows = sent * top_k * slices,
                         .row_bytes = fp8_row(hidden),
@@ -210,7 +212,9 @@ StepTime StepCost::layer_time(const Hardware& hardware, int layer, const StepSha
   const LayerDense& dense = dense_[static_cast<size_t>(layer)];
   DenseWork mixer = dense.mixer;
   mixer.rows = tokens;
-  time.attention = product_seconds(hardware, kernel, layout_.format, mixer);
+  if (mixer.weights > 0.0) {
+    time.attention = product_seconds(hardware, kernel, layout_.format, mixer);
+  }
   const int reach = config_.layers[static_cast<size_t>(layer)].reach();
   if (config_.is_cached(layer)) {
     const auto attended = static_cast<double>(batch.attended_within(reach));
@@ -226,9 +230,13 @@ StepTime StepCost::layer_time(const Hardware& hardware, int layer, const StepSha
     if (config_.is_moe(layer)) own.overhead = 0.0;
     time.dense = product_seconds(hardware, own, layout_.format, mlp);
   }
-  time.joint = 2.0 * all_reduce_seconds(tokens);
-  time.joint +=
-      config_.is_cached(layer) ? meeting_seconds(batch, layer) : state_meeting_seconds(tokens);
+  const bool has_mixer = config_.has_mixer(layer);
+  const int parts_of_layer = (has_mixer ? 1 : 0) + (config_.has_mlp(layer) ? 1 : 0);
+  time.joint = parts_of_layer * all_reduce_seconds(tokens);
+  if (has_mixer) {
+    time.joint +=
+        config_.is_cached(layer) ? meeting_seconds(batch, layer) : state_meeting_seconds(tokens);
+  }
   return time;
 }
 

@@ -98,7 +98,7 @@ class GoldenRank {
   Status start(const kernels::Kernels& kernels, const RunOptions& options, int max_tokens) {
     kernels_ = &kernels;
     const Dtype dtype = kernels::row_dtype(options.format);
-    const size_t row_bytes = config_->hidden_size * dtype_bytes(dtype);
+    const size_t row_bytes = config_->expert_hidden_size() * dtype_bytes(dtype);
     const int num_experts = config_->routing.num_experts;
     const ep::BufferLayout layout({.ep_size = 1,
                                    .num_experts = num_experts,

@@ -3,7 +3,7 @@
 // The forward pass of all models:
 //
 //   x = embedding(ids)
-//   per layer:  x += mixer(rms_norm(x));  x += mlp_or_moe(rms_norm(x))
+//   per layer:  x += mixer(rms_norm(x));  x += mlp_or_moe(rms_norm(x)); or one of them
 //   logits = lm_head(rms_norm(x))
 //
 // Multi-token prediction adds a layer with an input and a final norm of its own, predict():
@@ -163,15 +163,17 @@ void Model::scale(float factor) {
 
 Status Model::forward_layer(const MixerCall& call, int index) {
   const Layer& layer = weights_.layers[index];
-  {
+  if (layer.mixer != nullptr) {
     const base::TraceSpan span(base::Span::kAttention, index);
     take_in(layer.mixer_hyper, layer.mixer_norm);
     WIDEEP_TRY(group_.meet(own_input(), call.where.named("the layer's input")));
     WIDEEP_TRY_ASSIGN(const float* mixed, layer.mixer->forward(call, h_));
     add(mixed, layer.mixer_output_norm);
   }
-  take_in(layer.mlp_hyper, layer.mlp_norm);
-  WIDEEP_TRY(layer.moe != nullptr ? forward_moe(call, index) : forward_mlp(call, index));
+  if (config_.has_mlp(index)) {
+    take_in(layer.mlp_hyper, layer.mlp_norm);
+    WIDEEP_TRY(layer.moe != nullptr ? forward_moe(call, index) : forward_mlp(call, index));
+  }
   if (layer.scalar != 1.0f) scale(layer.scalar);
   return {};
 }
@@ -283,9 +285,11 @@ const float* Model::router_rows(const HyperWeights& hyper, const std::vector<flo
   return rows;
 }
 
-// The layer that follows, if it has experts, as if only its norm came before its router.
+// The feed-forward part that follows, if it has experts, as if only its norm came before its router.
 NextMoe Model::next_moe(const Batch& batch, int index) {
-  if (index >= std::min(layers_.last, config_.num_layers)) return {};
+  const int last = std::min(layers_.last, config_.num_layers);
+  while (index < last && !config_.has_mlp(index)) ++index;
+  if (index >= last) return {};
   const Layer& layer = weights_.layers[static_cast<size_t>(index)];
   if (layer.moe == nullptr) return {};
   const std::vector<float>* norm = layer.has_both() ? &layer.experts_norm : &layer.mlp_norm;

@@ -27,7 +27,9 @@ struct PredictionWeights {
   std::vector<float> final_norm;      // [hidden]
 };
 
-// One layer. With hyper-connections both parts have one; else they are empty. Either `mlp` (dense) or `moe` is set, or both (dense_beside_experts). All norms are
+// One layer. Either `mlp` (dense) or `moe` is set, or both (dense_beside_experts), or none where
+// the layer is a mixer alone; the mixer is null where it is a feed-forward part alone. With
+// hyper-connections each part has one; else they are empty. All norms are
 // [hidden], and empty where the model has none.
 struct Layer {
   std::unique_ptr<PredictionWeights> prediction;  // null: a layer of the main model

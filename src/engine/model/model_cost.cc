@@ -34,7 +34,8 @@ uint64_t weight_bytes(const ModelConfig& config, const ModelForms& forms, int la
                                       .hidden = config.hidden_size,
                                       .intermediate = part.mlp_width,
                                       .group = mlp.group,
-                                      .biased = part.mlp_biased}
+                                      .biased = part.mlp_biased,
+                                      .activation = part.mlp_activation}
                      .record_bytes();
 }
 
@@ -112,7 +113,7 @@ uint64_t working_row_bytes(const ModelConfig& config, const ModelForms& forms,
     const auto rows = static_cast<uint64_t>(config.is_cached(layer) ? 1 : sharing);
     mixer = std::max(mixer, rows * mixer_row_bytes(config, forms, layer));
     const MatrixForm form = forms.of(layer, TensorUse::kMlp);
-    if (!config.is_moe(layer) || config.dense_beside_experts) {
+    if (config.is_dense(layer) || (config.is_moe(layer) && config.dense_beside_experts)) {
       dense = std::max(dense, mlp_row_bytes(form, config.hidden_size,
                                             config.dense_intermediate_size, Dtype::kF32));
     }

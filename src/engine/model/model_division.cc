@@ -30,8 +30,8 @@ Status check_slices(const parallel::ParallelConfig& settings, const ModelConfig&
   const int slices = settings.sizes.moe_tp;
   if (slices == 1 || !config.has_experts()) return {};
   // Slices are cut between panels, in both products: gate and up have moe_intermediate_size
-  // columns, down has hidden_size.
-  const int width = std::min(config.moe_intermediate_size, config.hidden_size);
+  // columns, down has expert_hidden_size().
+  const int width = std::min(config.moe_intermediate_size, config.expert_hidden_size());
   const int max = PackedShape{.n = width}.num_panels();
   if (slices > max) {
     return invalid_input(fmt::format(

@@ -46,6 +46,10 @@ MatrixForm ModelForms::of(int layer, TensorUse use) const {
       return forms.output;
     case TensorUse::kPrediction:
       return forms.prediction;
+    case TensorUse::kLatentIn:
+      return forms.latent_in;
+    case TensorUse::kLatentOut:
+      return forms.latent_out;
     case TensorUse::kMlp:
       return forms.mlp;
     case TensorUse::kExpert:
@@ -71,8 +75,9 @@ std::string ModelForms::format_names() const {
   };
   if (expert_down) add(*expert_down);
   for (const LayerForms& layer : layers) {
-    for (const MatrixForm* form : {&layer.input, &layer.gates, &layer.q_b, &layer.index_query,
-                                   &layer.index_key, &layer.output, &layer.mlp, &layer.prediction})
+    for (const MatrixForm* form :
+         {&layer.input, &layer.gates, &layer.q_b, &layer.index_query, &layer.index_key,
+          &layer.output, &layer.mlp, &layer.prediction, &layer.latent_in, &layer.latent_out})
       add(*form);
   }
   return fmt::format("{}", fmt::join(names, ", "));
@@ -81,7 +86,9 @@ std::string ModelForms::format_names() const {
 LayerForms layer_forms(const ModelConfig& config, int layer, const WeightLoader& loader) {
   const std::vector<ListedTensor> tensors = layer_tensors(config, layer);
   LayerForms forms;
-  forms.input = form_of(loader, tensors, TensorUse::kInput, {});
+  // Layers without a mixer have no such matrices.
+  const MatrixForm mlp = form_of(loader, tensors, TensorUse::kMlp, {});
+  forms.input = form_of(loader, tensors, TensorUse::kInput, mlp);
   forms.gates = form_of(loader, tensors, TensorUse::kGates, forms.input);
   forms.q_b = form_of(loader, tensors, TensorUse::kQueryB, forms.input);
   forms.index_query = form_of(loader, tensors, TensorUse::kIndexQuery, forms.input);
@@ -89,6 +96,8 @@ LayerForms layer_forms(const ModelConfig& config, int layer, const WeightLoader&
   forms.output = form_of(loader, tensors, TensorUse::kOutput, forms.input);
   forms.mlp = form_of(loader, tensors, TensorUse::kMlp, forms.input);
   forms.prediction = form_of(loader, tensors, TensorUse::kPrediction, forms.input);
+  forms.latent_in = form_of(loader, tensors, TensorUse::kLatentIn, forms.mlp);
+  forms.latent_out = form_of(loader, tensors, TensorUse::kLatentOut, forms.mlp);
   return forms;
 }
 
@@ -111,8 +120,9 @@ ModelForms uniform_forms(const ModelConfig& config, kernels::WeightFormat format
           .experts = form,
           .expert_down = std::nullopt,
           .lm_head = form,
-          .layers = std::vector<LayerForms>(static_cast<size_t>(config.num_all_layers()),
-                                            {form, form, form, form, form, form, form, form})};
+          .layers = std::vector<LayerForms>(
+              static_cast<size_t>(config.num_all_layers()),
+              {form, form, form, form, form, form, form, form, form, form})};
 }
 
 weights::ExpertShape experts_shape(const ModelConfig& config, const WeightLoader& loader,
@@ -127,18 +137,20 @@ weights::ExpertShape experts_shape(const ModelConfig& config, const WeightLoader
   // Without experts the dense layers say of which kind the model is: rows and cache follow it.
   const bool dense = prefixes.empty();
   for (int layer = 0; dense && layer < config.num_layers; ++layer) {
-    prefixes.push_back(fmt::format("model.layers.{}.mlp", layer));
+    if (config.has_mlp(layer)) prefixes.push_back(fmt::format("model.layers.{}.mlp", layer));
   }
   const weights::ExpertShape shape =
-      weights::expert_shape(loader, prefixes, config.hidden_size,
-                            dense ? config.dense_intermediate_size : config.moe_intermediate_size);
+      dense ? weights::expert_shape(loader, prefixes, config.hidden_size,
+                                    config.dense_intermediate_size, config.dense_activation)
+            : weights::expert_shape(loader, prefixes, config.expert_hidden_size(),
+                                    config.moe_intermediate_size, config.activation);
   return experts_shape(config, MatrixForm{shape.format, shape.group}, num_slices, shape.down_form);
 }
 
 weights::ExpertShape experts_shape(const ModelConfig& config, const MatrixForm& form,
                                    int num_slices, const std::optional<MatrixForm>& down) {
   return {.format = form.format,
-          .hidden = config.hidden_size,
+          .hidden = config.expert_hidden_size(),
           .intermediate = config.moe_intermediate_size,
           .group = form.group,
           .num_slices = num_slices,

@@ -24,6 +24,7 @@ struct LayerForms {
   weights::MatrixForm output;                  // of the mixer
   weights::MatrixForm mlp;                     // of a dense layer or the shared expert; else unused
   weights::MatrixForm prediction;              // of a prediction layer; else unused
+  weights::MatrixForm latent_in, latent_out;   // around latent experts; else unused
 };
 
 struct ModelForms {

@@ -61,6 +61,12 @@ Result<std::unique_ptr<MoeWeights>> load_moe(const ModelConfig& config, int laye
   }
   WIDEEP_TRY_ASSIGN(moe->expert_scale, load_bias(config.routing.expert_scale, loader,
                                                  prefix + "gate.expert_scale", num_experts));
+  if (const int latent = config.moe_latent_size; latent > 0) {
+    WIDEEP_TRY_ASSIGN(moe->latent_in,
+                      loader.matrix(prefix + "fc1_latent_proj.weight", latent, config.hidden_size));
+    WIDEEP_TRY_ASSIGN(moe->latent_out,
+                      loader.matrix(prefix + "fc2_latent_proj.weight", config.hidden_size, latent));
+  }
   if (config.shared_intermediate_size == 0) return moe;
   WIDEEP_TRY_ASSIGN(moe->shared,
                     weights::load_mlp(loader, prefix + "shared_experts", config.hidden_size,
@@ -89,6 +95,8 @@ Result<std::unique_ptr<Mixer>> load_mixer(const ModelConfig& config, int layer,
       return ShortConvolution::load(config, layer, loader);
     case LayerConfig::Mixer::kMamba2:
       return Mamba2::load(config, layer, loader);
+    case LayerConfig::Mixer::kNone:
+      break;
   }
   return failed("unreachable");
 }
@@ -116,28 +124,30 @@ Result<Layer> load_layer(const ModelConfig& config, int index, const WeightLoade
   if (config.is_prediction(index)) {
     WIDEEP_TRY_ASSIGN(layer.prediction, load_prediction(config, loader, prefix));
   }
-  if (config.hyper.is_on()) {
-    WIDEEP_TRY_ASSIGN(layer.mixer_hyper, HyperWeights::load(config, loader, prefix + "attn_hc"));
-  }
-  WIDEEP_TRY_ASSIGN(layer.mixer_norm,
-                    load_norm(config, loader, prefix + "input_layernorm.weight", hidden));
-  WIDEEP_TRY_ASSIGN(layer.mixer, load_mixer(config, index, loader));
-  if (config.hyper.is_on()) {
-    WIDEEP_TRY_ASSIGN(layer.mlp_hyper, HyperWeights::load(config, loader, prefix + "ffn_hc"));
-  }
-  WIDEEP_TRY_ASSIGN(layer.mlp_norm,
-                    load_norm(config, loader, prefix + "post_attention_layernorm.weight", hidden));
   const auto norm = [&](bool has, const char* name) -> Result<std::vector<float>> {
     if (!has) return std::vector<float>();
     return load_norm(config, loader, prefix + name, hidden);
   };
-  WIDEEP_TRY_ASSIGN(layer.mixer_output_norm, norm(config.norms_after, "mixer_output_norm.weight"));
-  WIDEEP_TRY_ASSIGN(layer.mlp_output_norm, norm(config.norms_after, "mlp_output_norm.weight"));
+  if (const bool has_mixer = config.has_mixer(index); has_mixer) {
+    WIDEEP_TRY_ASSIGN(layer.mixer_norm, norm(has_mixer, "input_layernorm.weight"));
+    WIDEEP_TRY_ASSIGN(layer.mixer, load_mixer(config, index, loader));
+    if (config.hyper.is_on()) {
+      WIDEEP_TRY_ASSIGN(layer.mixer_hyper, HyperWeights::load(config, loader, prefix + "attn_hc"));
+    }
+    WIDEEP_TRY_ASSIGN(layer.mixer_output_norm,
+                      norm(config.norms_after, "mixer_output_norm.weight"));
+  }
+  const bool has_mlp = config.has_mlp(index), norms_after = has_mlp && config.norms_after;
+  WIDEEP_TRY_ASSIGN(layer.mlp_norm, norm(has_mlp, "post_attention_layernorm.weight"));
+  WIDEEP_TRY_ASSIGN(layer.mlp_output_norm, norm(norms_after, "mlp_output_norm.weight"));
+  if (has_mlp && config.hyper.is_on()) {
+    WIDEEP_TRY_ASSIGN(layer.mlp_hyper, HyperWeights::load(config, loader, prefix + "ffn_hc"));
+  }
   const bool is_moe = config.is_moe(index), is_beside = is_moe && config.dense_beside_experts;
   if (is_moe) {
     WIDEEP_TRY_ASSIGN(layer.moe, load_moe(config, index, loader, prefix + "mlp."));
   }
-  if (!is_moe || is_beside) {
+  if (config.is_dense(index) || is_beside) {
     WIDEEP_TRY_ASSIGN(
         layer.mlp, weights::load_mlp(
                        loader, prefix + "mlp", hidden, config.dense_intermediate_size,

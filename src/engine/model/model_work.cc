@@ -86,7 +86,7 @@ LayerElements elements_of_layer(const ModelConfig& config, int layer) {
                            TensorUse::kOutput),
       .state = mixer.state,
       .attended = mixer.attended,
-      .router = elements_of(parts, TensorUse::kFloat),
+      .router = elements_of(parts, TensorUse::kFloat, TensorUse::kLatentIn, TensorUse::kLatentOut),
       .mlp = elements_of(parts, TensorUse::kMlp),
       .products = num_products(parts),
   };

@@ -88,7 +88,7 @@ struct LayerElements {
   int64_t mixer = 0;     // weights of attention, or what a layer has in its place
   int64_t state = 0;     // a step of its state; 0: it keeps none
   int64_t attended = 0;  // for each position that a token attends to, all heads together
-  int64_t router = 0;    // weights
+  int64_t router = 0;    // weights, with those of the projections around latent experts
   int64_t mlp = 0;       // weights of the dense MLP or the shared expert
   int64_t expert = 0;    // weights of one expert; 0: the layer has none
   int products = 0;      // with matrices, those of an MLP or of experts not counted

@@ -56,6 +56,8 @@ std::pair<WeightFormat, const char*> kept_as(const ModelForms& forms, const Laye
     case TensorUse::kIndexKey:
       return {layer.index_key.format, "the indexer"};
     case TensorUse::kPrediction:
+    case TensorUse::kLatentIn:
+    case TensorUse::kLatentOut:
       return {layer.prediction.format, "the prediction layer"};
     case TensorUse::kFloat:
     case TensorUse::kVector:

@@ -22,8 +22,9 @@ void append(std::vector<ListedTensor> more, std::vector<ListedTensor>* tensors) 
 }  // namespace
 
 bool is_quantizable(TensorUse use) {
-  constexpr TensorUse kUses[] = {TensorUse::kInput,  TensorUse::kQueryB, TensorUse::kLatent,
-                                 TensorUse::kOutput, TensorUse::kMlp,    TensorUse::kExpert};
+  constexpr TensorUse kUses[] = {TensorUse::kInput,  TensorUse::kQueryB,   TensorUse::kLatent,
+                                 TensorUse::kOutput, TensorUse::kLatentIn, TensorUse::kLatentOut,
+                                 TensorUse::kMlp,    TensorUse::kExpert};
   return std::ranges::find(kUses, use) != std::end(kUses);
 }
 

@@ -32,7 +32,7 @@ Result<model::MoeOptions> moe_options(const parallel::ParallelConfig& settings,
     if (dtype == "FP8") *format = kernels::RowFormat::kFp8;
     if (dtype == "NVFP4") *format = kernels::RowFormat::kNvfp4;
     if (!*format) return {};
-    const Status fits = kernels::check_row_format(**format, config.hidden_size);
+    const Status fits = kernels::check_row_format(**format, config.expert_hidden_size());
     return fits.ok() ? fits : fits.at(key).at(settings.name);
   };
   WIDEEP_TRY(
@@ -115,20 +115,20 @@ ep::DispatchShape dispatch_shape(const ModelConfig& config, const DispatchOption
                                  const model::MoeOptions& moe) {
   const int num_slices = options.num_slices;
   // Results come back in slices; the buffers have room for the longest one.
-  const int panels = kernels::PackedShape{.n = config.hidden_size}.num_panels();
+  const int hidden = config.expert_hidden_size();
+  const int panels = kernels::PackedShape{.n = hidden}.num_panels();
   const int columns =
-      std::min((panels + num_slices - 1) / num_slices * kernels::kPanelWidth, config.hidden_size);
-  ep::DispatchShape shape{
-      .ep_size = options.num_ranks,
-      .num_experts = config.routing.num_experts,
-      .slots_per_rank = options.num_slots / (options.num_ranks / num_slices),
-      .top_k = config.routing.top_k,
-      .row_bytes = kernels::row_bytes(moe.dispatch_format(), config.hidden_size),
-      .result_bytes = kernels::row_bytes(moe.combine_format(), columns),
-      .max_tokens = options.max_num_tokens,
-      .max_group_tokens = options.moe_max_num_tokens.value_or(0),
-      .combine = options.combine,
-      .num_slices = num_slices};
+      std::min((panels + num_slices - 1) / num_slices * kernels::kPanelWidth, hidden);
+  ep::DispatchShape shape{.ep_size = options.num_ranks,
+                          .num_experts = config.routing.num_experts,
+                          .slots_per_rank = options.num_slots / (options.num_ranks / num_slices),
+                          .top_k = config.routing.top_k,
+                          .row_bytes = kernels::row_bytes(moe.dispatch_format(), hidden),
+                          .result_bytes = kernels::row_bytes(moe.combine_format(), columns),
+                          .max_tokens = options.max_num_tokens,
+                          .max_group_tokens = options.moe_max_num_tokens.value_or(0),
+                          .combine = options.combine,
+                          .num_slices = num_slices};
   // If an iteration may need several chunks, buffers for two calls let the rows of the next chunk
   // travel while the results of this one come back.
   const int64_t all_tokens = int64_t{options.num_ranks} * options.max_num_tokens;

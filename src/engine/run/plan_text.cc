@@ -79,7 +79,7 @@ std::string rows_text(const RunPlan& plan) {
   if (!has_experts(plan)) return "";
   const auto in = [&](kernels::RowFormat format) {
     return fmt::format("{} ({} bytes each)", kernels::row_format_name(format),
-                       kernels::row_bytes(format, plan.model.config.hidden_size));
+                       kernels::row_bytes(format, plan.model.config.expert_hidden_size()));
   };
   const bool reduced = plan.dispatch.combine == ep::Combine::kReduced;
   return fmt::format(

@@ -73,6 +73,17 @@ TEST_P(EveryIsa, RowOperationsAgreeWithRef) {
     ref().scale_row(0.7f, n, expected.data());
     EXPECT_EQ(y, expected);
 
+    y = expected = x;
+    kernels().square_relu(Dtype::kF32, n, y.data());
+    ref().square_relu(Dtype::kF32, n, expected.data());
+    EXPECT_EQ(y, expected);
+    auto squared = rounded(x), expected_halves = rounded(x);
+    kernels().square_relu(Dtype::kBf16, n, squared.data());
+    ref().square_relu(Dtype::kBf16, n, expected_halves.data());
+    for (int i = 0; i < n; ++i) {
+      EXPECT_EQ(static_cast<float>(squared[i]), static_cast<float>(expected_halves[i]));
+    }
+
     for (Dtype dtype : {Dtype::kF32, Dtype::kBf16}) {
       const auto halves = rounded(x);
       const void* source =
@@ -114,6 +125,12 @@ TEST_P(EveryIsa, RowOperationsAreTheirFormulas) {
   y = gate;
   kernels().sigmoid_multiply(y.data(), x.data(), n, y.data());
   expect(y, [&](int i) { return x[i] * sigma(gate[i]); }, "sigmoid_multiply");
+  y = x;
+  y[3] = NAN;  // which must not vanish
+  kernels().square_relu(Dtype::kF32, n, y.data());
+  EXPECT_TRUE(std::isnan(y[3]));
+  y[3] = x[3] > 0.0f ? x[3] * x[3] : 0.0f;
+  expect(y, [&](int i) { return x[i] > 0.0f ? x[i] * x[i] : 0.0; }, "square_relu");
 }
 
 TEST_P(EveryIsa, ArgmaxFindsTheLargestAtEveryIndex) {

@@ -2,8 +2,8 @@
 //
 // Matrix products with a packed weight matrix: y[i, n] = w.scale · Σ_k x[i, k] · w[n, k] + bias[n].
 // And a gated MLP's two products at once: h[i, j] = f(x[i] · gate[j] + gate_bias[j],
-// x[i] · up[j] + up_bias[j]) with one of the functions of Activation. The scaled sum is rounded
-// before the bias is added; a bias that is null costs nothing.
+// x[i] · up[j] + up_bias[j]) with one of the functions of Activation that have a gate. The scaled
+// sum is rounded before the bias is added; a bias that is null costs nothing.
 //
 // Row invariance: every element of y is one chain of additions along k, in ascending order. It
 // depends only on its row of x and its row of w: not on m, on other rows, on tiles, or on how the
@@ -76,7 +76,7 @@ Tuning best_tuning();
 inline constexpr float kGeluLinear = 1.59576912f;
 inline constexpr float kGeluCubic = 0.0713548163f;
 
-// The function of a gated MLP, from the products `gate` and `up`.
+// The function of an MLP, from the products `gate` and `up`.
 struct Activation {
   enum class Kind {
     kSilu,           // silu(gate) · up
@@ -84,10 +84,13 @@ struct Activation {
     kGeluTanh,       // gelu(gate) · up, with the tanh approximation (arXiv:1606.08415)
     kLimitedSilu,    // min(silu(gate), limit) · up, up within ±limit
     kClampedSilu,    // silu(min(gate, limit)) · up, up within ±limit
+    kSquaredRelu,    // max(up, 0)²: there is no gate
   };
   Kind kind = Kind::kSilu;
   float alpha = 1.702f;  // kClampedSwiglu only; the defaults are GPT-OSS's
   float limit = 7.0f;
+
+  bool has_gate() const { return kind != Kind::kSquaredRelu; }
 };
 
 struct MatmulArgs {
@@ -118,7 +121,7 @@ struct GatedMatmulArgs {
   const std::byte* next_up = nullptr;
   const float* gate_bias = nullptr;  // [gate.n()], or null: none
   const float* up_bias = nullptr;
-  Activation activation;
+  Activation activation;  // has a gate
 };
 
 // Products with more rows than this are computed in several runs of rows.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The weights of one expert (a gated MLP) as one contiguous record: the content of a slot, and what
-// a move copies. The MLPs of dense layers and shared experts have the same form.
+// The weights of one expert (an MLP) as one contiguous record: the content of a slot, and what a
+// move copies. The MLPs of dense layers and shared experts have the same form.
 //
-//   gate     packed [intermediate, hidden]
+//   gate     packed [intermediate, hidden]; nothing where the activation has no gate, here and below
 //   up       packed [intermediate, hidden]
 //   down     packed [hidden, intermediate]
 //   scales   only for formats with a scale per matrix (nvfp4): the scales of gate, up and down,
@@ -45,12 +45,15 @@ struct ExpertShape {
   kernels::PackedShape down() const {
     return down_form.value_or(MatrixForm{format, group}).shape(hidden, intermediate);
   }
-  size_t up_offset() const { return slice_bytes(gate()); }
-  size_t down_offset() const { return 2 * slice_bytes(gate()); }
+  bool has_gate() const { return activation.has_gate(); }
+  size_t up_offset() const { return has_gate() ? slice_bytes(gate()) : 0; }
+  size_t down_offset() const { return up_offset() + slice_bytes(gate()); }
   size_t scales_offset() const { return down_offset() + slice_bytes(down()); }
   bool has_scales() const { return format == kernels::WeightFormat::kNvfp4; }
   size_t gate_bias_offset() const { return scales_offset() + (has_scales() ? 64 : 0); }
-  size_t up_bias_offset() const { return gate_bias_offset() + bias_bytes(intermediate); }
+  size_t up_bias_offset() const {
+    return gate_bias_offset() + (has_gate() ? bias_bytes(intermediate) : 0);
+  }
   size_t down_bias_offset() const { return up_bias_offset() + bias_bytes(intermediate); }
   size_t record_bytes() const {
     return biased ? down_bias_offset() + bias_bytes(hidden) : gate_bias_offset();
@@ -67,8 +70,8 @@ struct ExpertShape {
   }
 };
 
-// Views of a gated MLP's matrices for the kernels. The matrices of a slice have the whole shape but
-// only the slice's panels.
+// Views of an MLP's matrices for the kernels. The matrices of a slice have the whole shape but only
+// the slice's panels. Where the activation has no gate, `gate` is `up`, and multiplies nothing.
 struct GatedMlp {
   kernels::PackedMatrix gate;
   kernels::PackedMatrix up;
@@ -89,7 +92,8 @@ GatedMlp view_expert(const ExpertShape& shape, const std::byte* record, int slic
 // The part of a packed file (packed/packed_file.h) that is such a record.
 std::string expert_part(const ExpertShape& shape, const std::string& prefix, int slice);
 
-// Checks "<prefix>.{gate,up,down}_proj.weight", and ".bias" if the shape is biased, and packs the
+// Checks "<prefix>.{gate,up,down}_proj.weight", and ".bias" if the shape is biased (those of gate
+// only if it has one), and packs the
 // slice into `record` when the loader runs. Errors: as WeightLoader::pack. REQUIRES: as
 // view_expert; `record` stays valid until the loader ran.
 Status load_expert(const WeightLoader& loader, const ExpertShape& shape, const std::string& prefix,
@@ -98,7 +102,7 @@ Status load_expert(const WeightLoader& loader, const ExpertShape& shape, const s
 // The shape of records for the whole MLPs of these prefixes, all in one form (common_form); in a
 // source with row_sources() gate and up in one, and down in one.
 ExpertShape expert_shape(const WeightLoader& loader, const std::vector<std::string>& prefixes,
-                         int hidden, int intermediate);
+                         int hidden, int intermediate, const kernels::Activation& activation = {});
 
 // A record that owns its memory, for a dense layer or a shared expert.
 struct MlpRecord {

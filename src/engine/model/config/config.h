@@ -191,10 +191,12 @@ struct Mamba2Config {
   int projected_width() const { return value_width() + convolved_width() + num_heads; }
 };
 
+// A layer is a mixer and a feed-forward part, or one of them.
 struct LayerConfig {
-  enum class Mixer { kAttention, kDeltaNet, kKimiDelta, kConvolution, kMamba2 };
+  enum class Mixer { kAttention, kDeltaNet, kKimiDelta, kConvolution, kMamba2, kNone };
   Mixer mixer = Mixer::kAttention;
-  bool is_moe = true;
+  bool has_mlp = true;  // a feed-forward part
+  bool is_moe = true;   // which is a mixture of experts; false where there is none
   // Attention:
   int attention_kind = 0;  // of grouped-query attention: ModelConfig::attention_kind()
   bool rotates = true;
@@ -313,7 +315,11 @@ struct ModelConfig {
   // of its own, and each result has a norm before they are added. With norms_after only.
   bool dense_beside_experts = false;
   int moe_intermediate_size = 0;
-  int shared_intermediate_size = 0;  // of the shared experts together, one gated MLP; 0: none
+  // What routed experts take and put out where that is another width than the model's: one
+  // projection before them and one after their sum. The router and shared experts take the model's
+  // rows. 0: there are no projections.
+  int moe_latent_size = 0;
+  int shared_intermediate_size = 0;  // of the shared experts together, one MLP; 0: none
   bool shared_expert_gate = false;   // σ(gate · x) multiplies their output
   kernels::Activation activation;    // of experts
   bool expert_bias = false;          // of all three products of an expert
@@ -387,7 +393,14 @@ struct ModelConfig {
                                           [](const LayerConfig& layer) { return layer.is_moe; }));
   }
   bool has_experts() const { return num_moe_layers() > 0; }
+  // Of the rows that routed experts take and put out.
+  int expert_hidden_size() const { return moe_latent_size > 0 ? moe_latent_size : hidden_size; }
   bool is_moe(int layer) const { return layers[static_cast<size_t>(layer)].is_moe; }
+  bool has_mlp(int layer) const { return layers[static_cast<size_t>(layer)].has_mlp; }
+  bool is_dense(int layer) const { return has_mlp(layer) && !is_moe(layer); }
+  bool has_mixer(int layer) const {
+    return layers[static_cast<size_t>(layer)].mixer != LayerConfig::Mixer::kNone;
+  }
   // Tokens before this position attend to all that windows and chunks let them; 0: there is no
   // indexer.
   int first_choice() const {
@@ -404,7 +417,8 @@ struct ModelConfig {
   // Whether some layer keeps a state for each sequence (state_layout.h).
   bool has_state() const {
     return std::any_of(layers.begin(), layers.end(), [](const LayerConfig& layer) {
-      return layer.mixer != LayerConfig::Mixer::kAttention;
+      return layer.mixer != LayerConfig::Mixer::kAttention &&
+             layer.mixer != LayerConfig::Mixer::kNone;
     });
   }
 };

@@ -50,6 +50,10 @@ const MatrixForm* form_of(const ModelForms& forms, int layer, const ListedTensor
       return &own.output;
     case TensorUse::kPrediction:
       return &own.prediction;
+    case TensorUse::kLatentIn:
+      return &own.latent_in;
+    case TensorUse::kLatentOut:
+      return &own.latent_out;
     case TensorUse::kMlp:
       return &own.mlp;
     case TensorUse::kExpert:

@@ -45,7 +45,7 @@ ExpertRows::ExpertRows(const ModelConfig& config, const ep::DispatchShape& shape
                        const MoeOptions& options, ColumnRange columns)
     : shape_(shape),
       options_(options),
-      hidden_(config.hidden_size),
+      hidden_(config.expert_hidden_size()),
       columns_(columns),
       result_bytes_(static_cast<size_t>(columns.size) * dtype_bytes(options.row_dtype)),
       columns_offset_(static_cast<size_t>(columns.begin) * dtype_bytes(options.row_dtype)) {}

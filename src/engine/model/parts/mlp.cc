@@ -3,7 +3,7 @@
 // Every variant of run() has the same three steps over a list of (expert, rows):
 //
 //   gate_and_up    between = silu(x · gateᵀ) ∘ (x · upᵀ), one kernel for both products; or another
-//                  function of the products (kernels::Activation)
+//                  function of the products, or of the second alone (kernels::Activation)
 //   cast_between   the intermediate rows as operands of down
 //   down           y = between · downᵀ
 //
@@ -154,6 +154,7 @@ void MlpRunner::for_panels(const Compute& compute, std::span<const ExpertWork> w
 
 void MlpRunner::gate_and_up(const Compute& compute, std::span<const ExpertWork> work, Panels panels,
                             std::byte* between) {
+  if (!work[0].mlp.activation.has_gate()) return only_up(compute, work, panels, between);
   const PackedShape& down = work[0].mlp.down.shape;
   const Dtype dtype = kernels::row_dtype(down.format);
   const size_t row_bytes = static_cast<size_t>(down.k) * dtype_bytes(dtype);
@@ -174,6 +175,36 @@ void MlpRunner::gate_and_up(const Compute& compute, std::span<const ExpertWork> 
              .gate_bias = expert.mlp.gate_bias,
              .up_bias = expert.mlp.up_bias,
              .activation = expert.mlp.activation});
+      });
+}
+
+// The product is rounded to the dtype of intermediate rows, as transformers does, and squared while
+// its columns are in the thread's cache.
+void MlpRunner::only_up(const Compute& compute, std::span<const ExpertWork> work, Panels panels,
+                        std::byte* between) {
+  const PackedShape& down = work[0].mlp.down.shape;
+  const Dtype dtype = kernels::row_dtype(down.format);
+  const size_t element = dtype_bytes(dtype), row_bytes = static_cast<size_t>(down.k) * element;
+  for_panels(
+      compute, work, panels, panels_at_once(work[0].mlp.up.shape, max_rows(work), 1),
+      [&](size_t i, Panels run, const weights::GatedMlp* next) {
+        const ExpertWork& expert = work[i];
+        std::byte* rows = between + static_cast<size_t>(first_row_[i]) * row_bytes;
+        compute.kernels().matmul({.m = expert.x.num_rows,
+                                  .x = inputs_[i].input,
+                                  .w = expert.mlp.up,
+                                  .first_panel = run.first,
+                                  .last_panel = run.last,
+                                  .y = {rows, row_bytes, dtype},
+                                  .next = next != nullptr ? next->up.panel(panels.first) : nullptr,
+                                  .bias = expert.mlp.up_bias});
+        const int begin = run.first * kernels::kPanelWidth;
+        const int end = std::min(run.last * kernels::kPanelWidth, down.k);
+        for (int row = 0; row < expert.x.num_rows; ++row) {
+          std::byte* columns =
+              rows + static_cast<size_t>(row) * row_bytes + static_cast<size_t>(begin) * element;
+          compute.kernels().square_relu(dtype, end - begin, columns);
+        }
       });
 }
 

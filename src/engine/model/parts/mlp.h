@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The gated MLP: down(silu(gate(x)) · up(x)), or another function of gate(x) and up(x). Dense
-// layers and shared experts run on all rows, each routed expert on its own rows. "between" means
-// the intermediate activations silu(gate(x)) · up(x).
+// The gated MLP: down(silu(gate(x)) · up(x)), or another function of gate(x) and up(x), or of up(x)
+// alone (kernels::Activation). Dense layers and shared experts run on all rows, each routed expert
+// on its own rows. "between" means the intermediate activations silu(gate(x)) · up(x).
 //
 // Thread safety: one thread calls, all threads of the pool compute.
 #pragma once
@@ -58,6 +58,9 @@ class MlpRunner {
   // between: between_bytes long.
   void gate_and_up(const Compute& compute, std::span<const ExpertWork> work, Panels panels,
                    std::byte* between);
+  // The same for MLPs without a gate.
+  void only_up(const Compute& compute, std::span<const ExpertWork> work, Panels panels,
+               std::byte* between);
   void cast_between(const Compute& compute, std::span<const ExpertWork> work,
                     const std::byte* between);
   void down(const Compute& compute, std::span<const ExpertWork> work, Panels panels);

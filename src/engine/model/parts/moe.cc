@@ -49,7 +49,7 @@ MoeRunner::MoeRunner(const ModelConfig& config, const balance::ModelPlacement& p
       resident_(options.resident),
       experts_(config, slots, shape_, options, std::move(shards)) {
   WIDEEP_CHECK_GE(shape_.row_bytes,
-                  kernels::row_bytes(options.dispatch_format(), config.hidden_size));
+                  kernels::row_bytes(options.dispatch_format(), config.expert_hidden_size()));
   WIDEEP_CHECK_GE(shape_.result_bytes,
                   kernels::row_bytes(options.combine_format(), experts_.rows().columns().size));
   for (const auto& [layer, layer_placement] : placement.layers) {
@@ -62,14 +62,22 @@ Status MoeRunner::forward(const Compute& compute, const MoeWeights& weights, con
   routing_.route(compute, weights, call);
   start_totals();
   const int64_t before = worked_ns(compute);
-  const kernels::InputRows rows =
-      token_rows_.encode(compute, call, routing_.wanted(), routing_.input_weights());
+  const SourceRows own = token_rows_.wanted_rows(call, routing_.wanted());
+  const SourceRows taken = weights.has_latent() ? latent_rows(compute, weights, own) : own;
+  const kernels::InputRows rows = token_rows_.encode(compute, taken, routing_.input_weights());
   Progress progress{compute, weights, call, rows,
                     ep::num_chunks(call.tokens_of_ranks, shape_.max_group_tokens)};
+  if (weights.has_latent()) {
+    const size_t count =
+        static_cast<size_t>(call.num_tokens) * static_cast<size_t>(config_.moe_latent_size);
+    progress.sums = latent_sums_.get<float>(count);
+    std::fill_n(progress.sums, count, 0.0f);
+  }
   // The gate of a shared expert that the caller has computed reads the input, which other ranks of
   // the tensor group overwrite as soon as they have their results.
   if (call.shared != nullptr) run_shared(progress);
   WIDEEP_TRY(run_chunks(progress));
+  if (weights.has_latent()) add_latent(progress);
   totals_.exchange_cpu_ns =
       worked_ns(compute) - before - totals_.experts_cpu_ns - totals_.shared_cpu_ns;
   report(call);
@@ -167,15 +175,59 @@ Status MoeRunner::reduce_chunk(Progress& progress) {
   const TraceSpan span(Span::kReduce, progress.call.layer);
   const ep::TokenRange wanted = routing_.wanted_of(progress.tokens_of(progress.reduced));
   const auto first = static_cast<size_t>(wanted.begin);
+  // What latent experts put out has another width: add_latent() adds the shared expert's output.
+  const bool adds_shared = progress.shared != nullptr && !progress.weights.has_latent();
   token_rows_.add_results(
       progress.compute, exchange_,
       {.tokens = routing_.wanted().subspan(first, static_cast<size_t>(wanted.size)),
        .weights = reduced() ? std::span<const float>() : routing_.weights_of(wanted),
-       .shared =
-           progress.shared == nullptr ? nullptr : progress.shared + first * config_.hidden_size,
-       .x = progress.call.x});
+       .shared = adds_shared ? progress.shared + first * config_.hidden_size : nullptr,
+       .x = progress.sums});
   ++progress.reduced;
   return {};
+}
+
+// ---- latent experts ----
+
+SourceRows MoeRunner::latent_rows(const Compute& compute, const MoeWeights& weights,
+                                  const SourceRows& rows) {
+  const int latent = config_.moe_latent_size;
+  const kernels::PackedMatrix& into = weights.latent_in.packed;
+  float* out =
+      latent_rows_.get<float>(static_cast<size_t>(rows.num_rows) * static_cast<size_t>(latent));
+  compute.matmul(compute.cast(into.shape, rows, latent_cast_), into, out, latent);
+  return float_rows(out, static_cast<size_t>(latent), rows.num_rows, latent);
+}
+
+// x += residual_scale · (shared + out · Σ_k weight_k · result_k), of the wanted tokens.
+void MoeRunner::add_latent(Progress& progress) {
+  const Compute& compute = progress.compute;
+  const std::span<const int32_t> wanted = routing_.wanted();
+  const auto latent = static_cast<size_t>(config_.moe_latent_size);
+  const auto hidden = static_cast<size_t>(config_.hidden_size);
+  wanted_sums_.clear();
+  for (const int32_t token : wanted) {
+    wanted_sums_.push_back(progress.sums + static_cast<size_t>(token) * latent);
+  }
+  const SourceRows rows{{.pointers = wanted_sums_.data()},
+                        static_cast<int>(wanted.size()),
+                        config_.moe_latent_size,
+                        Dtype::kF32};
+  const kernels::PackedMatrix& out_of = progress.weights.latent_out.packed;
+  float* out = latent_out_.get<float>(wanted.size() * hidden);
+  compute.matmul(compute.cast(out_of.shape, rows, latent_cast_), out_of, out, config_.hidden_size);
+  constexpr int64_t kRowsPerTask = 8;  // a row takes about a microsecond
+  compute.pool().parallel_for_ranges(rows.num_rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      float* row = out + i * hidden;
+      if (progress.shared != nullptr) {
+        compute.kernels().add_scaled(Dtype::kF32, progress.shared + i * hidden, 1.0f,
+                                     config_.hidden_size, row);
+      }
+      compute.kernels().add_scaled(Dtype::kF32, row, config_.residual_scale, config_.hidden_size,
+                                   progress.call.x + static_cast<size_t>(wanted[i]) * hidden);
+    }
+  });
 }
 
 // ---- slot choice ----

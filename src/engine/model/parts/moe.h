@@ -17,6 +17,9 @@
 // rows of a chunk are sent before the experts of the previous chunk run, or after them if the
 // buffers are still in use.
 //
+// Latent experts: a rank projects the rows of its own tokens before they are sent, and the sums of
+// their results when all are back, so that the smaller rows travel.
+//
 // Collective: every rank of the group runs every MoE layer of every iteration, with or without
 // tokens.
 //
@@ -48,9 +51,9 @@ class MoeRunner {
   // the same experts as this one, in the order of the slices, with buffers for
   // RankExperts::between_rows; by default experts are whole.
   // With Combine::kReduced in the layout, bits depend on the placement.
-  // REQUIRES: the layout's rows and results have room for [hidden] in the options' formats, and
-  // hidden fits these formats (kernels::check_row_format); with shards the results' format is not a
-  // coded one. config, slots and endpoint outlive the runner.
+  // REQUIRES: the layout's rows and results have room for experts' rows (expert_hidden_size()) in
+  // the options' formats, and fit these formats (kernels::check_row_format); with shards the
+  // results' format is not a coded one. config, slots and endpoint outlive the runner.
   MoeRunner(const ModelConfig& config, const balance::ModelPlacement& placement,
             const ExpertSlots& slots, transport::Endpoint& endpoint, const ep::BufferLayout& layout,
             const MoeOptions& options, TensorGroup shards = {});
@@ -92,6 +95,8 @@ class MoeRunner {
     int begun = 0, sent = 0, reduced = 0;  // how many chunks have passed each step
     bool shared_done = false;
     const float* shared = call.shared;  // [wanted tokens, hidden]; null: none, or not computed yet
+    float* sums = call.x;  // where results are added, see TokenRows::Returned; not the call's x if
+                           // experts are latent
 
     ep::TokenRange tokens_of(int chunk) const {
       return ep::chunk_of(call.num_tokens, chunk, num_chunks);
@@ -120,6 +125,9 @@ class MoeRunner {
   int64_t worked_ns(const Compute& compute) const;
   void start_totals();
   void report(const MoeCall& call) const;
+
+  SourceRows latent_rows(const Compute& compute, const MoeWeights& weights, const SourceRows& rows);
+  void add_latent(Progress& progress);
 
   Status run_chunks(Progress& progress);
   Status send_chunk(Progress& progress, int chunk, Wait wait);
@@ -157,6 +165,8 @@ class MoeRunner {
   RankExperts experts_;
   MlpRunner shared_runner_;
   Scratch shared_out_, shared_gates_, shared_gates_cast_;
+  Scratch latent_rows_, latent_sums_, latent_out_, latent_cast_;
+  std::vector<const void*> wanted_sums_;
 
   Chunk chunk_;
   Totals totals_;

@@ -27,8 +27,12 @@ struct MoeWeights {
   // experts take.
   std::vector<float> router_norm;
   std::vector<float> expert_scale;  // [num_experts] of the chosen experts' weights; empty: none
-  weights::MlpRecord shared;        // empty without shared expert
-  weights::Matrix shared_gate;      // [1, hidden], float32; empty without a gate
+  // Latent experts: into their rows, [latent, hidden], and out of the sum of their results, [hidden,
+  // latent]; else empty.
+  weights::Matrix latent_in, latent_out;
+  weights::MlpRecord shared;    // empty without shared expert
+  weights::Matrix shared_gate;  // [1, hidden], float32; empty without a gate
+  bool has_latent() const { return latent_in.bytes.size() > 0; }
   bool has_shared() const { return !shared.empty(); }
   bool has_shared_gate() const { return shared_gate.bytes.size() > 0; }
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Of a mixture of experts (moe.h) and of gated MLPs (mlp.h).
+// Of a mixture of experts (moe.h) and of MLPs (mlp.h).
 #include "model/parts/part_cost.h"
 
 namespace wideep::model {
@@ -8,7 +8,7 @@ namespace wideep::model {
 PartCost dense_mlp_cost(const ModelConfig& config) {
   PartCost cost;
   const int width = config.dense_intermediate_size, hidden = config.hidden_size;
-  cost.mlp("mlp", width, hidden, TensorUse::kMlp);
+  cost.mlp("mlp", {width, hidden}, TensorUse::kMlp, config.dense_activation);
   if (config.dense_bias) cost.mlp_biases("mlp", width, hidden);
   return cost;
 }
@@ -26,8 +26,13 @@ PartCost moe_cost(const ModelConfig& config, const LayerConfig& layer) {
   }
   if (routing.own_norm) cost.vector("mlp.gate.norm.weight", hidden);
   if (routing.expert_scale) cost.vector("mlp.gate.expert_scale", routing.num_experts);
+  if (const int latent = config.moe_latent_size; latent > 0) {
+    cost.matrix("mlp.fc1_latent_proj.weight", latent, hidden, TensorUse::kLatentIn);
+    cost.matrix("mlp.fc2_latent_proj.weight", hidden, latent, TensorUse::kLatentOut);
+  }
   if (config.shared_intermediate_size == 0) return cost;
-  cost.mlp("mlp.shared_experts", config.shared_intermediate_size, hidden, TensorUse::kMlp);
+  cost.mlp("mlp.shared_experts", {config.shared_intermediate_size, hidden}, TensorUse::kMlp,
+           config.dense_activation);
   if (config.shared_expert_gate) {
     cost.matrix("mlp.shared_expert_gate.weight", 1, hidden, TensorUse::kFloat);
   }
@@ -35,9 +40,9 @@ PartCost moe_cost(const ModelConfig& config, const LayerConfig& layer) {
 }
 
 PartCost expert_cost(const ModelConfig& config, const std::string& name) {
-  const int width = config.moe_intermediate_size, hidden = config.hidden_size;
+  const int width = config.moe_intermediate_size, hidden = config.expert_hidden_size();
   PartCost cost;
-  cost.mlp(name, width, hidden, TensorUse::kExpert);
+  cost.mlp(name, {width, hidden}, TensorUse::kExpert, config.activation);
   if (config.expert_bias) cost.mlp_biases(name, width, hidden);
   return cost;
 }

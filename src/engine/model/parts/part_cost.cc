@@ -18,15 +18,20 @@ void PartCost::matrix(const std::string& name, int64_t n, int64_t k, TensorUse u
   matrices.push_back({.use = use, .n = static_cast<int>(n), .k = static_cast<int>(k)});
 }
 
-void PartCost::mlp(const std::string& name, int width, int hidden, TensorUse use) {
-  tensors.push_back({name + ".gate_proj.weight", {width, hidden}, use});
+void PartCost::mlp(const std::string& name, const std::array<int, 2>& width_and_hidden,
+                   TensorUse use, const kernels::Activation& activation) {
+  const auto [width, hidden] = width_and_hidden;
+  mlp_activation = activation;
+  if (activation.has_gate()) tensors.push_back({name + ".gate_proj.weight", {width, hidden}, use});
   tensors.push_back({name + ".up_proj.weight", {width, hidden}, use});
   tensors.push_back({name + ".down_proj.weight", {hidden, width}, use});
   mlp_width = width;
 }
 
 void PartCost::mlp_biases(const std::string& name, int width, int hidden) {
-  tensors.push_back({name + ".gate_proj.bias", {width}, TensorUse::kVector});
+  if (mlp_activation.has_gate()) {
+    tensors.push_back({name + ".gate_proj.bias", {width}, TensorUse::kVector});
+  }
   tensors.push_back({name + ".up_proj.bias", {width}, TensorUse::kVector});
   tensors.push_back({name + ".down_proj.bias", {hidden}, TensorUse::kVector});
   mlp_biased = true;
@@ -56,6 +61,8 @@ PartCost mixer_cost(const ModelConfig& config, int index) {
       return convolution_cost(config);
     case LayerConfig::Mixer::kMamba2:
       return mamba2_cost(config);
+    case LayerConfig::Mixer::kNone:
+      break;
   }
   return {};
 }
@@ -97,18 +104,22 @@ PartCost prediction_cost(const ModelConfig& config) {
 std::vector<PartCost> layer_parts(const ModelConfig& config, int layer) {
   std::vector<PartCost> parts;
   if (config.is_prediction(layer)) parts.push_back(prediction_cost(config));
-  if (config.hyper.is_on()) parts.push_back(hyper_cost(config, "attn_hc"));
-  parts.push_back(norm_cost(config, "input_layernorm.weight"));
-  parts.push_back(mixer_cost(config, layer));
-  if (config.norms_after) parts.push_back(norm_cost(config, "mixer_output_norm.weight"));
-  if (config.hyper.is_on()) parts.push_back(hyper_cost(config, "ffn_hc"));
-  parts.push_back(norm_cost(config, "post_attention_layernorm.weight"));
-  const bool is_moe = config.is_moe(layer);
-  const bool is_beside = is_moe && config.dense_beside_experts;
-  if (!is_moe || is_beside) parts.push_back(dense_mlp_cost(config));
-  if (is_beside) parts.push_back(beside_experts_cost(config));
-  if (is_moe) parts.push_back(moe_cost(config, config.layers[static_cast<size_t>(layer)]));
-  if (config.norms_after) parts.push_back(norm_cost(config, "mlp_output_norm.weight"));
+  if (config.has_mixer(layer)) {
+    if (config.hyper.is_on()) parts.push_back(hyper_cost(config, "attn_hc"));
+    parts.push_back(norm_cost(config, "input_layernorm.weight"));
+    parts.push_back(mixer_cost(config, layer));
+    if (config.norms_after) parts.push_back(norm_cost(config, "mixer_output_norm.weight"));
+  }
+  if (config.has_mlp(layer)) {
+    if (config.hyper.is_on()) parts.push_back(hyper_cost(config, "ffn_hc"));
+    parts.push_back(norm_cost(config, "post_attention_layernorm.weight"));
+    const bool is_moe = config.is_moe(layer);
+    const bool is_beside = is_moe && config.dense_beside_experts;
+    if (!is_moe || is_beside) parts.push_back(dense_mlp_cost(config));
+    if (is_beside) parts.push_back(beside_experts_cost(config));
+    if (is_moe) parts.push_back(moe_cost(config, config.layers[static_cast<size_t>(layer)]));
+    if (config.norms_after) parts.push_back(norm_cost(config, "mlp_output_norm.weight"));
+  }
   if (config.layer_scalar) {
     parts.emplace_back();
     parts.back().vector("layer_scalar", 1);

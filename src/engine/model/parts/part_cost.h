@@ -15,6 +15,7 @@
 // Thread safety: plain values; pure functions.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -36,6 +37,8 @@ enum class TensorUse {
   kIndexKey,
   kOutput,      // of the mixer
   kPrediction,  // what a prediction layer makes its input with
+  kLatentIn,    // the projections around latent experts, into their rows
+  kLatentOut,   // and out of them
   kFloat,       // matrices kept in float32: routers, weights of the indexer's heads
   kMlp,         // of a dense layer or the shared expert
   kExpert,
@@ -79,8 +82,9 @@ struct PartCost {
   std::vector<ListedTensor> tensors;
   std::vector<PackedMatrices> matrices;
   int64_t vector_elements = 0;  // float32
-  int mlp_width = 0;            // of a gated MLP, kept as one record of an expert; 0: none
+  int mlp_width = 0;            // of an MLP, kept as one record of an expert; 0: none
   bool mlp_biased = false;      // the record has biases
+  kernels::Activation mlp_activation;
   // Of a token:
   uint64_t scratch_floats = 0;
   // One list for each buffer: the rows of a list are in it one after the other.
@@ -95,9 +99,10 @@ struct PartCost {
   void vector(const std::string& name, int64_t size);
   void vectors(const std::string& name, int64_t n, int64_t k);
   void matrix(const std::string& name, int64_t n, int64_t k, TensorUse use);
-  // The gated MLP of a dense layer or a shared expert (kMlp), or one expert (kExpert).
-  void mlp(const std::string& name, int width, int hidden, TensorUse use);
-  // Biases of its products, in its record.
+  // The MLP of a dense layer or a shared expert (kMlp), or one expert (kExpert).
+  void mlp(const std::string& name, const std::array<int, 2>& width_and_hidden, TensorUse use,
+           const kernels::Activation& activation);
+  // Biases of its products, in its record. After mlp().
   void mlp_biases(const std::string& name, int width, int hidden);
   void add(const PartCost& other);
 };

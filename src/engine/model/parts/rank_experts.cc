@@ -21,7 +21,7 @@ RankExperts::RankExperts(const ModelConfig& config, const ExpertSlots& slots,
       resident_(options.resident),
       shards_(std::move(shards)),
       rows_(config, shape, options,
-            columns_of_part(config.hidden_size, shards_.rank(), shards_.size())) {
+            columns_of_part(config.expert_hidden_size(), shards_.rank(), shards_.size())) {
   WIDEEP_CHECK_EQ(shards_.size(), shape.num_slices);
 }
 
@@ -54,7 +54,7 @@ void RankExperts::list_work(const ep::DispatchCombine& exchange, std::span<const
     work_.push_back(
         {of_layer(layer, slot < own_slots ? slots_.expert(layer, slot)
                                           : slots_.pool_expert(layer, borrowed[slot - own_slots])),
-         {{.pointers = rows_.inputs() + first}, num_rows, config_.hidden_size, format},
+         {{.pointers = rows_.inputs() + first}, num_rows, config_.expert_hidden_size(), format},
          {.dtype = row_dtype_, .pointers = rows_.results() + first}});
     first += static_cast<size_t>(num_rows);
   }
@@ -100,10 +100,12 @@ void RankExperts::run_slots(const Compute& compute, int layer, std::span<const i
     }
     const auto at = static_cast<size_t>(slot);
     const size_t first = first_of_slots_[at];
-    work_.push_back(
-        {of_layer(layer, slots_.expert(layer, slot)),
-         {{.pointers = rows_.inputs() + first}, rows_of_slots_[at], config_.hidden_size, format},
-         {.dtype = row_dtype_, .pointers = rows_.results() + first}});
+    work_.push_back({of_layer(layer, slots_.expert(layer, slot)),
+                     {{.pointers = rows_.inputs() + first},
+                      rows_of_slots_[at],
+                      config_.expert_hidden_size(),
+                      format},
+                     {.dtype = row_dtype_, .pointers = rows_.results() + first}});
   }
   if (!work_.empty()) runner_.run(compute, work_);
 }

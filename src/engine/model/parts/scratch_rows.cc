@@ -26,12 +26,26 @@ uint64_t between_row_bytes(const MatrixForm& form, uint64_t intermediate) {
   return intermediate * dtype_bytes(between) + (casts ? operand_row_bytes(form, intermediate) : 0);
 }
 
+// The rows of latent experts, the sums of their results and what becomes of these, with operands.
+uint64_t latent_row_bytes(const ModelConfig& config, const ModelForms& forms) {
+  const auto latent = static_cast<uint64_t>(config.moe_latent_size);
+  if (latent == 0) return 0;
+  const auto hidden = static_cast<uint64_t>(config.hidden_size);
+  uint64_t operands = 0;
+  for (int layer = 0; layer < config.num_all_layers(); ++layer) {
+    if (!config.is_moe(layer)) continue;
+    operands = std::max({operands, operand_row_bytes(forms.of(layer, TensorUse::kLatentIn), hidden),
+                         operand_row_bytes(forms.of(layer, TensorUse::kLatentOut), latent)});
+  }
+  return floats(2 * latent + hidden) + operands;
+}
+
 // Rows in the format in which they are sent; and if that is not the experts' own format, the rows
 // that the experts take and return.
 uint64_t travelling_row_bytes(const ModelConfig& config, const ep::DispatchShape& shape,
                               const MatrixForm& experts) {
   const Dtype plain = kernels::row_dtype(experts.format);
-  const auto hidden = static_cast<uint64_t>(config.hidden_size);
+  const auto hidden = static_cast<uint64_t>(config.expert_hidden_size());
   const uint64_t bytes = hidden * dtype_bytes(plain);
   const auto top_k = static_cast<uint64_t>(config.routing.top_k);
   const uint64_t received = std::min(top_k, static_cast<uint64_t>(shape.ep_size));
@@ -60,7 +74,8 @@ uint64_t mlp_row_bytes(const MatrixForm& form, int hidden, int intermediate, Dty
 bool travels_plain(const ModelConfig& config, const ModelForms& forms,
                    const ep::DispatchShape& shape) {
   const auto hidden = static_cast<uint64_t>(config.hidden_size);
-  return shape.row_bytes == hidden * dtype_bytes(forms.row_dtype) && !config.weight_on_input;
+  return shape.row_bytes == hidden * dtype_bytes(forms.row_dtype) && !config.weight_on_input &&
+         config.moe_latent_size == 0;
 }
 
 uint64_t moe_row_bytes(const ModelConfig& config, const ModelForms& forms,
@@ -69,7 +84,7 @@ uint64_t moe_row_bytes(const ModelConfig& config, const ModelForms& forms,
       config.routing.top_k * between_row_bytes(forms.expert_down.value_or(forms.experts),
                                                static_cast<uint64_t>(config.moe_intermediate_size));
   const uint64_t weighted = config.weight_on_input ? floats(uint64_t(config.hidden_size)) : 0;
-  return floats(uint64_t(config.routing.num_experts)) + weighted +
+  return floats(uint64_t(config.routing.num_experts)) + weighted + latent_row_bytes(config, forms) +
          travelling_row_bytes(config, shape, forms.experts) + experts;
 }
 

@@ -21,22 +21,25 @@ constexpr int64_t kTokensPerTask = 4;
 
 TokenRows::TokenRows(const ModelConfig& config, int num_slices, const MoeOptions& options)
     : hidden_(config.hidden_size),
+      width_(config.expert_hidden_size()),
       num_slices_(num_slices),
       weight_on_input_(config.weight_on_input),
-      residual_scale_(config.residual_scale),
+      residual_scale_(config.moe_latent_size > 0 ? 1.0f : config.residual_scale),
       options_(options),
       ones_(static_cast<size_t>(config.routing.top_k), 1.0f) {}
 
 // ---- out ----
 
-kernels::InputRows TokenRows::encode(const Compute& compute, const MoeCall& call,
-                                     std::span<const int32_t> wanted,
+SourceRows TokenRows::wanted_rows(const MoeCall& call, std::span<const int32_t> wanted) {
+  return call.wanted ? rows_of(call.h, wanted)
+                     : float_rows(call.h, hidden_, call.num_tokens, hidden_);
+}
+
+kernels::InputRows TokenRows::encode(const Compute& compute, const SourceRows& plain,
                                      std::span<const float> weights) {
   const kernels::RowFormat format = options_.dispatch_format();
-  if (format == kernels::RowFormat::kF32 && !call.wanted && weights.empty()) {
-    return float_rows(call.h, hidden_, call.num_tokens, hidden_).rows;  // no copy
-  }
-  const SourceRows plain = rows_of(call.h, wanted);
+  const bool adjacent = plain.rows.pointers == nullptr;
+  if (format == kernels::RowFormat::kF32 && adjacent && weights.empty()) return plain.rows;
   const SourceRows rows = weights.empty() ? plain : scale(compute, plain, weights);
   const kernels::InputRows encoded = encode(compute, rows);
   if (options_.measure_noise) {
@@ -46,7 +49,7 @@ kernels::InputRows TokenRows::encode(const Compute& compute, const MoeCall& call
                                      .coded = encoded[i],
                                      .dtype = rows.dtype,
                                      .format = format,
-                                     .width = hidden_});
+                                     .width = rows.width});
     }
   }
   return encoded;
@@ -54,16 +57,16 @@ kernels::InputRows TokenRows::encode(const Compute& compute, const MoeCall& call
 
 SourceRows TokenRows::scale(const Compute& compute, const SourceRows& rows,
                             std::span<const float> weights) {
-  const auto hidden = static_cast<size_t>(hidden_);
-  float* scaled = scaled_.get<float>(weights.size() * hidden);
+  const auto width = static_cast<size_t>(rows.width);
+  float* scaled = scaled_.get<float>(weights.size() * width);
   compute.pool().parallel_for_ranges(rows.num_rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      float* row = scaled + static_cast<size_t>(i) * hidden;
-      std::copy_n(static_cast<const float*>(rows.rows[static_cast<int>(i)]), hidden, row);
-      compute.kernels().scale_row(weights[static_cast<size_t>(i)], hidden_, row);
+      float* row = scaled + static_cast<size_t>(i) * width;
+      std::copy_n(static_cast<const float*>(rows.rows[static_cast<int>(i)]), width, row);
+      compute.kernels().scale_row(weights[static_cast<size_t>(i)], rows.width, row);
     }
   });
-  return float_rows(scaled, hidden, rows.num_rows, hidden_);
+  return float_rows(scaled, width, rows.num_rows, rows.width);
 }
 
 kernels::InputRows TokenRows::encode(const Compute& compute, const SourceRows& rows) {
@@ -107,15 +110,15 @@ SourceRows TokenRows::shared_input(const Compute& compute, const float* h,
 
 void TokenRows::add_results(const Compute& compute, const ep::DispatchCombine& exchange,
                             const Returned& returned) {
-  const auto hidden = static_cast<size_t>(hidden_);
+  const auto width = static_cast<size_t>(width_);
   const auto count = static_cast<int64_t>(returned.tokens.size());
   compute.pool().parallel_for_ranges(count, kTokensPerTask, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
       add_token(compute, exchange.results(static_cast<int>(i)),
                 {.weights = returned.weights.empty() ? ones_.data()
                                                      : returned.weights.data() + i * ones_.size(),
-                 .shared = returned.shared == nullptr ? nullptr : returned.shared + i * hidden,
-                 .x = returned.x + static_cast<size_t>(returned.tokens[i]) * hidden});
+                 .shared = returned.shared == nullptr ? nullptr : returned.shared + i * width,
+                 .x = returned.x + static_cast<size_t>(returned.tokens[i]) * width});
     }
   });
 }
@@ -131,7 +134,7 @@ void TokenRows::add_token(const Compute& compute, std::span<const std::byte* con
   args.format = options_.combine_format();
   args.scale = residual_scale_;
   for (int slice = 0; slice < num_slices_; ++slice) {
-    const ColumnRange columns = columns_of_part(hidden_, slice, num_slices_);
+    const ColumnRange columns = columns_of_part(width_, slice, num_slices_);
     args.n = columns.size;
     args.rows = results.data() + static_cast<size_t>(slice) * per_slice;
     args.shared = shared == nullptr ? nullptr : shared + columns.begin;

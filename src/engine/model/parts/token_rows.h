@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The rows of a rank's own tokens in a MoE layer: encodes them for the dispatch and for the shared
-// expert, and adds up the results that come back.
+// expert, and adds up the results that come back. Rows that experts take and put out are as wide as
+// the model's, unless experts are latent (ModelConfig::moe_latent_size).
 //
 // Thread safety: one thread. Returned rows are valid until the next call.
 #pragma once
@@ -28,16 +29,19 @@ class TokenRows {
   // The float32 rows of these tokens of h, [tokens of the rank, hidden].
   SourceRows rows_of(const float* h, std::span<const int32_t> tokens);
 
-  // Encodes the rows of the call's wanted tokens in the dispatch format: once, before their slots
-  // are chosen. weights: [wanted tokens] the rows' factors; empty: 1. With
-  // MoeOptions::measure_noise it also measures the noise.
-  kernels::InputRows encode(const Compute& compute, const MoeCall& call,
-                            std::span<const int32_t> wanted, std::span<const float> weights);
+  // The rows of the call's wanted tokens.
+  SourceRows wanted_rows(const MoeCall& call, std::span<const int32_t> wanted);
+
+  // Encodes what experts take, float32, in the dispatch format: once, before slots are chosen.
+  // weights: [rows] their factors; empty: 1. With MoeOptions::measure_noise it also measures the
+  // noise.
+  kernels::InputRows encode(const Compute& compute, const SourceRows& rows,
+                            std::span<const float> weights);
   // The noise of the last encode().
   const RowNoise& noise() const { return noise_; }
 
-  // The input rows of the shared expert for the same tokens: `encoded` if rows travel in the
-  // experts' dtype and without factors, else the float32 rows.
+  // The input rows of the shared expert for the same tokens: `encoded` if the model's rows travel,
+  // in the experts' dtype and without factors, else the float32 rows.
   SourceRows shared_input(const MoeCall& call, std::span<const int32_t> wanted,
                           const kernels::InputRows& encoded);
   // The same for callers that run the shared expert themselves: equal values, so that the bits do
@@ -52,18 +56,18 @@ class TokenRows {
     // [tokens, top_k] expert weights; empty with Combine::kReduced, whose results are weighted.
     std::span<const float> weights;
     const float* shared = nullptr;  // [tokens, hidden] the shared expert's output; null: none
-    float* x = nullptr;             // [tokens of the rank, hidden]
+    float* x = nullptr;             // [tokens of the rank, width of results]
   };
-  // x += residual_scale · (shared + Σ_k weight_k · result_k). The sum is in top-k order, which does
-  // not depend on the placement. With Combine::kReduced: the sum of the returned rows in the order
-  // of the ranks, which does.
+  // x += residual_scale · (shared + Σ_k weight_k · result_k), of latent experts without that factor.
+  // The sum is in top-k order, which does not depend on the placement. With Combine::kReduced: the
+  // sum of the returned rows in the order of the ranks, which does.
   void add_results(const Compute& compute, const ep::DispatchCombine& exchange,
                    const Returned& returned);
 
  private:
-  // Whether rows travel as they are, in the experts' dtype.
+  // Whether the model's rows travel as they are, in the experts' dtype.
   bool travel_plain() const {
-    return !weight_on_input_ &&
+    return width_ == hidden_ && !weight_on_input_ &&
            options_.dispatch_format() == kernels::row_format(options_.row_dtype);
   }
   SourceRows scale(const Compute& compute, const SourceRows& rows, std::span<const float> weights);
@@ -71,7 +75,8 @@ class TokenRows {
   void add_token(const Compute& compute, std::span<const std::byte* const> results,
                  kernels::ReduceArgs args) const;
 
-  int hidden_;
+  int hidden_;  // of the model's rows
+  int width_;   // of experts' rows
   int num_slices_;
   bool weight_on_input_;
   float residual_scale_;

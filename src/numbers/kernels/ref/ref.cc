@@ -308,6 +308,18 @@ void scale_row(float scale, int n, float* x) {
   for (int i = 0; i < n; ++i) x[i] *= scale;
 }
 
+void square_relu(Dtype dtype, int n, void* x) {
+  const auto square = [n](auto* values) {
+    for (int i = 0; i < n; ++i) {
+      const auto value = static_cast<float>(values[i]);
+      const float positive = value < 0.0f ? 0.0f : value;
+      values[i] = std::remove_pointer_t<decltype(values)>(positive * positive);
+    }
+  };
+  if (dtype == Dtype::kBf16) return square(static_cast<Bf16*>(x));
+  square(static_cast<float*>(x));
+}
+
 // Without fused multiply-add (the build forbids contraction), so that all tables have the same
 // bits.
 void rotate(const float* cos_sin, int dim, bool interleaved, float* x) {
