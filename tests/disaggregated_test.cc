@@ -430,8 +430,9 @@ TEST_P(Disaggregated, SurvivesThePeersDeath) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Disaggregated,
                          testing::Values(kPredicts, "qwen3_plain", "deepseek_v32_plain",
-                                         "deepseek_v4_plain", "kimi_linear_plain", "lfm2_moe_plain",
-                                         "qwen3_next_plain", "gpt_oss_plain"),
+                                         "deepseek_v4_plain", "kimi_linear_plain",
+                                         "nemotron_h_latent", "lfm2_moe_plain", "qwen3_next_plain",
+                                         "gpt_oss_plain"),
                          [](const auto& each) { return each.param; });
 
 }  // namespace

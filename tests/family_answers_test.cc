@@ -134,10 +134,11 @@ INSTANTIATE_TEST_SUITE_P(
                     "mistral4_groups", "mistral_plain", "mixtral_window", "olmoe_clip",
                     "mellum_yarn", "qwen2_moe_dense", "qwen2_window", "qwen3_5_moe_plain",
                     "qwen3_next_plain", "qwen3_plain", "solar_open_tied", "granitemoehybrid_groups",
-                    "granitemoehybrid_plain", "afmoe_plain", "laguna_heads", "mimo_v2_flash_plain",
-                    "step3p7_published", "gemma4_plain", "gemma4_text_dense", "kimi_linear_plain",
-                    "bailing_hybrid_minimal", "deepseek_v4_heavy", "deepseek_v4_plain",
-                    "deepseek_v4_published", "minimax_m3_plain"),
+                    "granitemoehybrid_plain", "nemotron_h_dense", "nemotron_h_latent",
+                    "nemotron_h_plain", "nemotron_h_twice", "afmoe_plain", "laguna_heads",
+                    "mimo_v2_flash_plain", "step3p7_published", "gemma4_plain", "gemma4_text_dense",
+                    "kimi_linear_plain", "bailing_hybrid_minimal", "deepseek_v4_heavy",
+                    "deepseek_v4_plain", "deepseek_v4_published", "minimax_m3_plain"),
     [](const auto& test) { return test.param; });
 
 }  // namespace

@@ -233,7 +233,9 @@ void widen(json* config) {
   if (!config->contains("moe_intermediate_size") || (*config)["moe_intermediate_size"].is_array()) {
     set("intermediate_size");
   }
-  if (config->contains("moe_intermediate_size")) set("moe_intermediate_size");
+  for (const char* key : {"moe_intermediate_size", "moe_latent_size"}) {
+    if (config->contains(key) && !(*config)[key].is_null()) set(key);
+  }
 }
 
 void write_model(const std::string& directory, const json& config_json, uint32_t seed) {

@@ -89,15 +89,14 @@ class FamilyPlan : public GoldenPlan {};
 
 INSTANTIATE_TEST_SUITE_P(
     Models, FamilyPlan,
-    testing::Combine(testing::Values("family_models/deepseek_v32_plain",
-                                     "family_models/gemma4_text_plain",
-                                     "family_models/gpt_oss_plain",
-                                     "family_models/kimi_linear_plain",
-                                     "family_models/lfm2_moe_plain", "family_models/llama4_scout",
-                                     "family_models/llama_bias", "family_models/minimax_m3_plain",
-                                     "family_models/qwen3_5_moe_plain",
-                                     "family_models/qwen3_next_plain"),
-                     testing::Values(WeightFormat::kF32, WeightFormat::kBf16)),
+    testing::Combine(
+        testing::Values("family_models/deepseek_v32_plain", "family_models/gemma4_text_plain",
+                        "family_models/gpt_oss_plain", "family_models/kimi_linear_plain",
+                        "family_models/nemotron_h_latent", "family_models/nemotron_h_twice",
+                        "family_models/lfm2_moe_plain", "family_models/llama4_scout",
+                        "family_models/llama_bias", "family_models/minimax_m3_plain",
+                        "family_models/qwen3_5_moe_plain", "family_models/qwen3_next_plain"),
+        testing::Values(WeightFormat::kF32, WeightFormat::kBf16)),
     name_of);
 
 // What a tensor of the checkpoint becomes, from its own name and shape.

@@ -34,6 +34,7 @@ MODULES = (
     "bailing_hybrid",
     "deepseek_v4",
     "minimax_m3",
+    "nemotron_h",
 )
 
 

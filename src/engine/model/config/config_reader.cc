@@ -115,7 +115,9 @@ void read_tokens(const JsonObject& text, const JsonObject& root, const std::stri
 
 void read_common(const JsonObject& text, const Family& family, ModelConfig* config) {
   config->hidden_size = positive(text, "hidden_size", kMaxHidden);
-  config->num_layers = positive(text, "num_hidden_layers", kMaxLayers);
+  config->num_layers = family.count_layers != nullptr && !text.has("num_hidden_layers")
+                           ? family.count_layers(text)
+                           : positive(text, "num_hidden_layers", kMaxLayers);
   config->num_heads = positive(text, "num_attention_heads", kMaxHeads);
   constexpr std::string_view kPositions = "max_position_embeddings";
   const std::string_view key = text.has(kPositions) ? kPositions : family.positions;

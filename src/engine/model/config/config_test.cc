@@ -742,6 +742,43 @@ TEST(Families, RefuseByName) {
       {"granitemoehybrid",
        {{"mamba_n_groups", 3}},
        "mamba_n_groups: expected a divisor of mamba_n_heads 4, found 3"},
+      {"nemotron_h",
+       {{"layers_block_type", {"linear_attention", "conv"}}},
+       "layers_block_type: layer 1: expected linear_attention (M), full_attention (*), moe (E) or "
+       "mlp (-)"},
+      {"nemotron_h",
+       {{"layers_block_type", {"linear_attention"}}},
+       "num_hidden_layers: expected 1, as many as layers_block_type or hybrid_override_pattern "
+       "has, found 2"},
+      {"nemotron_h",
+       {{"hybrid_override_pattern", "M*"}},
+       "hybrid_override_pattern: expected ME, as layers_block_type says"},
+      {"nemotron_h",
+       {{"mlp_hidden_act", "silu"}},
+       "mlp_hidden_act: expected relu2, found silu; wideep computes no other"},
+      {"nemotron_h",
+       {{"mlp_bias", true}},
+       "mlp_bias: expected false, found true; wideep computes no other"},
+      {"nemotron_h",
+       {{"attention_bias", true}},
+       "attention_bias: expected false, found true; wideep computes no other"},
+      {"nemotron_h",
+       {{"n_shared_experts", 2}},
+       "n_shared_experts: expected an integer from 1 to 1, found 2"},
+      {"nemotron_h",
+       {{"sliding_window", 64}},
+       "sliding_window: expected an integer from 0 to 0, found 64"},
+      {"nemotron_h",
+       {{"n_groups", 3}},
+       "n_groups: expected a divisor of mamba_num_heads 4, found 3"},
+      {"nemotron_h",
+       {{"time_step_limit", {0.0, 0.1}}},
+       "time_step_limit: expected 0, or time_step_min, and Infinity; wideep computes no other "
+       "limits in this family"},
+      {"nemotron_h", {{"norm_eps", 1e-6}}, "norm_eps: expected layer_norm_epsilon, 1e-05"},
+      {"nemotron_h",
+       {{"mamba_d_conv", 4}},
+       "mamba_d_conv: expected the family's own name of the key"},
       {"granitemoehybrid",
        {{"time_step_limit", {0.5, 0.1}}},
        "time_step_limit: expected two limits, from 0 on, of which the second is not the smaller "
@@ -1382,6 +1419,57 @@ TEST(Families, MixersOfGranite4) {
 
   const ModelConfig dense =
       accepted(small, {{"num_local_experts", 0}, {"shared_intermediate_size", 24}});
+  EXPECT_FALSE(dense.has_experts());
+  EXPECT_EQ(dense.dense_intermediate_size, 24);
+  EXPECT_EQ(dense.shared_intermediate_size, 0);
+}
+
+TEST(Families, LayersOfOnePartOfNemotron) {
+  const json small = small_json("nemotron_h");
+  const ModelConfig config = *parse(small);
+  EXPECT_EQ(config.layers[0].mixer, LayerConfig::Mixer::kMamba2);
+  EXPECT_FALSE(config.has_mlp(0));
+  EXPECT_FALSE(config.has_mixer(1));
+  EXPECT_TRUE(config.is_moe(1));
+  EXPECT_TRUE(config.has_state());
+  EXPECT_FALSE(config.activation.has_gate());
+  EXPECT_FALSE(config.mlp_activation(1).has_gate());
+  EXPECT_EQ(config.routing.method, RoutingMethod::kDeepseekV3);
+  EXPECT_EQ(config.expert_hidden_size(), 32);
+  EXPECT_EQ(config.shared_intermediate_size, 10);
+  EXPECT_EQ(config.mamba2.min_step, 0.001f);
+  EXPECT_EQ(config.mamba2.projected_width(), 24 + 24 + 2 * 2 * 5 + 4);
+  EXPECT_EQ(accepted(small, {{"moe_latent_size", 16}}).expert_hidden_size(), 16);
+
+  // As published: a pattern of letters, and keys that say nothing more.
+  json published = small;
+  published.erase("layers_block_type");
+  published.update({{"hybrid_override_pattern", "-*ME"},
+                    {"num_hidden_layers", 4},
+                    {"norm_eps", 1e-5},
+                    {"layer_norm_epsilon", 1e-5},
+                    {"time_step_limit", {0.0, "Infinity"}},
+                    {"time_step_min", 0.25},
+                    {"rope_theta", 10000},
+                    {"partial_rotary_factor", 1.0},
+                    {"mamba_proj_bias", false},
+                    {"chunk_size", 128},
+                    {"num_nextn_predict_layers", 1},
+                    {"mtp_hybrid_override_pattern", "*E"}});
+  const ModelConfig same = *parse(published);
+  EXPECT_THAT(same.notes, testing::IsEmpty());
+  EXPECT_TRUE(same.is_dense(0));
+  EXPECT_TRUE(same.is_cached(1));
+  EXPECT_FALSE(same.is_cached(0));
+  EXPECT_EQ(same.layers[2], config.layers[0]);
+  EXPECT_EQ(same.num_moe_layers(), 1);
+  EXPECT_EQ(same.mamba2.min_step, 0.25f);
+  EXPECT_EQ(same.num_mtp_layers, 1);
+  // Its list alone says how many layers a file of transformers 5 has.
+  published.erase("num_hidden_layers");
+  EXPECT_EQ(parse(published)->num_layers, 4);
+
+  const ModelConfig dense = accepted(small, {{"layers_block_type", {"mamba", "mlp"}}});
   EXPECT_FALSE(dense.has_experts());
   EXPECT_EQ(dense.dense_intermediate_size, 24);
   EXPECT_EQ(dense.shared_intermediate_size, 0);

@@ -28,13 +28,13 @@ constexpr std::string_view kFlags[] = {"deepseek_v2", "deepseek_v3", "kimi_k2", 
                                        "mistral3",    "mistral4",    "dots1"};
 constexpr std::string_view kInterleaved[] = {"deepseek_v3", "kimi_k2", "kimi_k25", "mistral3",
                                              "mistral4"};
-constexpr std::string_view kAsManyHeads[] = {
-    "deepseek_v2",      "deepseek_v3",    "kimi_k2",
-    "kimi_k25",         "olmoe",          "granitemoe",
-    "granitemoeshared", "hunyuan_v1_moe", "llama",
-    "mistral",          "qwen2",          "qwen3",
-    "mistral3",         "mistral4",       "dots1",
-    "granitemoehybrid", "kimi_linear",    "bailing_hybrid"};
+constexpr std::string_view kAsManyHeads[] = {"deepseek_v2",      "deepseek_v3",    "kimi_k2",
+                                             "kimi_k25",         "olmoe",          "granitemoe",
+                                             "granitemoeshared", "hunyuan_v1_moe", "llama",
+                                             "mistral",          "qwen2",          "qwen3",
+                                             "mistral3",         "mistral4",       "dots1",
+                                             "granitemoehybrid", "kimi_linear",    "bailing_hybrid",
+                                             "nemotron_h"};
 constexpr std::string_view kWholeHeads[] = {"deepseek_v2", "deepseek_v3", "kimi_k2",
                                             "kimi_k25",    "mixtral",     "hunyuan_v1_moe",
                                             "llama",       "mistral",     "kimi_linear"};
@@ -44,9 +44,10 @@ constexpr std::string_view kStep[] = {"step3p7", "step3p5"};
 constexpr std::string_view kV4[] = {"deepseek_v4"};
 constexpr std::string_view kErnie[] = {"ernie4_5_moe"};
 constexpr std::string_view kGemma[] = {"gemma4", "gemma4_text"};
-constexpr std::string_view kWindows[] = {"mixtral",    "qwen2_moe", "qwen3_moe",
-                                         "minimax_m2", "mistral",   "qwen2",
-                                         "qwen3",      "dots1",     "mellum"};
+constexpr std::string_view kWindows[] = {"mixtral", "qwen2_moe", "qwen3_moe", "minimax_m2",
+                                         "mistral", "qwen2",     "qwen3",     "dots1",
+                                         "mellum",  "nemotron_h"};
+constexpr std::string_view kNemotron[] = {"nemotron_h"};
 
 const NullKey kNullKeys[] = {
     {"architectures"},
@@ -60,6 +61,8 @@ const NullKey kNullKeys[] = {
     {"rope_scaling"},
     {"rope_parameters"},
     {"layer_types"},
+    {"layers_block_type", kNemotron},
+    {"moe_latent_size", kNemotron},
     {"num_sliding_attention_heads"},
     {"query_pre_attn_scalar"},
     {"swiglu_limits"},

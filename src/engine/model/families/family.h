@@ -38,6 +38,8 @@ struct Family {
   std::string_view text_type = {};
   // The key of the most positions, where it has another name in published files.
   std::string_view positions = "max_position_embeddings";
+  // The number of layers of a config without num_hidden_layers, from its lists; null: it is required.
+  int (*count_layers)(const formats::JsonObject& root) = nullptr;
 };
 
 // All families, in the order of docs/models.md.
@@ -178,6 +180,14 @@ void read_listed_rope(const formats::JsonObject& root, bool slides, const ModelC
 void read_listed_moe_layers(const formats::JsonObject& root, std::string_view key,
                             ModelConfig* config);
 
+// A letter for each layer, of which each is one part: M is Mamba-2, * attention, E experts, - an
+// MLP, ? another word. layers_block_type (transformers calls it layer_types, too) has words for them
+// and comes before the pattern of letters; both must agree.
+inline constexpr std::string_view kLayerPattern = "hybrid_override_pattern";
+std::string read_layer_letters(const formats::JsonObject& root);
+// How many there are; at least 1.
+int count_layer_letters(const formats::JsonObject& root);
+
 // What the kernel takes (kernels/convolution.h).
 inline constexpr formats::IntegerRange kConvolutionWidths = {.min = kernels::kMinConvolutionWidth,
                                                              .max = kernels::kMaxConvolutionWidth};
@@ -211,6 +221,18 @@ void name_dense_w123(const std::string& dense, weights::TensorNames* names);
 // Granite's attention with the multipliers of the model, and its experts (granitemoe.cc).
 void read_granite_attention(const formats::JsonObject& root, ModelConfig* config);
 void read_granite_experts(const formats::JsonObject& root, ModelConfig* config);
+// Keys of Mamba-2's sizes and biases, with the values of absent ones; time_step_limit is read apart
+// (granitemoehybrid.cc).
+struct Mamba2Keys {
+  std::string_view heads, groups, state_dim, convolution_width, convolution_bias, projection_bias;
+  int num_heads = 128;
+  int num_groups = 1;
+  int num_states = 256;
+};
+void read_mamba2(const formats::JsonObject& root, const Mamba2Keys& keys, Mamba2Config* mamba);
+// time_step_limit of Mamba-2: two limits, of which the second may be infinity; false: absent, or an
+// error, which is recorded (granitemoehybrid.cc).
+bool read_step_limits(const formats::JsonObject& root, Mamba2Config* mamba);
 
 // The rotated share of a head of MiniMax (minimax_m2.cc), whose published files write rotary_dim for
 // partial_rotary_factor · head_dim. REQUIRES: readable(root); after read_grouped_query().
@@ -271,7 +293,7 @@ Reader read_afmoe, read_bailing_hybrid, read_deepseek_v2, read_deepseek_v3, read
     read_glm4_moe_lite, read_glm_moe_dsa, read_gpt_oss, read_granitemoe, read_granitemoehybrid,
     read_hunyuan_v1_moe, read_hy_v3, read_kimi_linear, read_laguna, read_lfm2_moe, read_llama,
     read_llama4, read_mellum, read_mimo_v2_flash, read_minimax_m2, read_minimax_m3, read_mistral,
-    read_mistral4, read_mixtral, read_olmoe, read_qwen2, read_qwen2_moe, read_qwen3,
-    read_qwen3_5_moe, read_qwen3_moe, read_qwen3_next, read_solar_open, read_step3p7;
+    read_mistral4, read_mixtral, read_nemotron_h, read_olmoe, read_qwen2, read_qwen2_moe,
+    read_qwen3, read_qwen3_5_moe, read_qwen3_moe, read_qwen3_next, read_solar_open, read_step3p7;
 
 }  // namespace wideep::model

@@ -47,32 +47,19 @@ float step_limit(const nlohmann::json& value) {
   return std::numeric_limits<float>::quiet_NaN();
 }
 
-void read_step_limits(const JsonObject& root, Mamba2Config* mamba) {
-  constexpr std::string_view kKey = "time_step_limit";
-  if (!root.has(kKey)) return;
-  const nlohmann::json& limits = root.raw().at(std::string(kKey));
-  if (limits.is_array() && limits.size() == 2) {
-    mamba->min_step = step_limit(limits[0]);
-    mamba->max_step = step_limit(limits[1]);
-    if (mamba->min_step >= 0.0f && mamba->max_step > 0.0f && mamba->min_step <= mamba->max_step) {
-      return;
-    }
-  }
-  root.complain(kKey, "expected two limits, from 0 on, of which the second is not the smaller one");
-}
-
 void read_mamba(const JsonObject& root, ModelConfig* config) {
   const auto size = [&](std::string_view key, int by_default, int64_t max) {
     return static_cast<int>(root.integer_or(key, by_default, {.min = 1, .max = max}));
   };
   Mamba2Config& mamba = config->mamba2;
-  mamba.num_heads = size("mamba_n_heads", 128, kMaxHeads);
-  mamba.num_groups = size("mamba_n_groups", 1, kMaxHeads);
-  mamba.state_dim = size("mamba_d_state", 256, kMaxHeadDim);
-  mamba.convolution_width =
-      static_cast<int>(root.integer_or("mamba_d_conv", 4, kConvolutionWidths));
-  mamba.convolution_bias = root.boolean_or("mamba_conv_bias", true);
-  mamba.projection_bias = root.boolean_or("mamba_proj_bias", false);
+  read_mamba2(root,
+              {.heads = "mamba_n_heads",
+               .groups = "mamba_n_groups",
+               .state_dim = "mamba_d_state",
+               .convolution_width = "mamba_d_conv",
+               .convolution_bias = "mamba_conv_bias",
+               .projection_bias = "mamba_proj_bias"},
+              &mamba);
   read_step_limits(root, &mamba);
   const int width = size("mamba_expand", 2, 64) * config->hidden_size;
   mamba.head_dim = std::max(1, width / std::max(1, mamba.num_heads));
@@ -88,13 +75,40 @@ void read_mamba(const JsonObject& root, ModelConfig* config) {
                     "= {} together, found {}",
                     mamba.head_dim, width, mamba.num_heads));
   }
-  if (mamba.num_heads % mamba.num_groups != 0) {
-    root.complain("mamba_n_groups", fmt::format("expected a divisor of mamba_n_heads {}, found {}",
-                                                mamba.num_heads, mamba.num_groups));
-  }
 }
 
 }  // namespace
+
+void read_mamba2(const JsonObject& root, const Mamba2Keys& keys, Mamba2Config* mamba) {
+  const auto size = [&](std::string_view key, int by_default, int64_t max) {
+    return static_cast<int>(root.integer_or(key, by_default, {.min = 1, .max = max}));
+  };
+  mamba->num_heads = size(keys.heads, keys.num_heads, kMaxHeads);
+  mamba->num_groups = size(keys.groups, keys.num_groups, kMaxHeads);
+  mamba->state_dim = size(keys.state_dim, keys.num_states, kMaxHeadDim);
+  mamba->convolution_width =
+      static_cast<int>(root.integer_or(keys.convolution_width, 4, kConvolutionWidths));
+  mamba->convolution_bias = root.boolean_or(keys.convolution_bias, true);
+  mamba->projection_bias = root.boolean_or(keys.projection_bias, false);
+  if (!readable(root) || mamba->num_heads % mamba->num_groups == 0) return;
+  root.complain(keys.groups, fmt::format("expected a divisor of {} {}, found {}", keys.heads,
+                                         mamba->num_heads, mamba->num_groups));
+}
+
+bool read_step_limits(const JsonObject& root, Mamba2Config* mamba) {
+  constexpr std::string_view kKey = "time_step_limit";
+  if (!root.has(kKey)) return false;
+  const nlohmann::json& limits = root.raw().at(std::string(kKey));
+  if (limits.is_array() && limits.size() == 2) {
+    mamba->min_step = step_limit(limits[0]);
+    mamba->max_step = step_limit(limits[1]);
+    if (mamba->min_step >= 0.0f && mamba->max_step > 0.0f && mamba->min_step <= mamba->max_step) {
+      return true;
+    }
+  }
+  root.complain(kKey, "expected two limits, from 0 on, of which the second is not the smaller one");
+  return false;
+}
 
 void read_granitemoehybrid(const JsonObject& root, ModelConfig* config) {
   read_granite_attention(root, config);

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "model/families/family.h"
 
@@ -61,6 +62,14 @@ double number_of_kind(const JsonObject& root, std::string_view key, const Layers
   return of_kind;
 }
 
+// The letters of the pattern for the words of transformers 5 and of those before it.
+char letter_of(const nlohmann::json& word) {
+  if (word == "linear_attention" || word == "mamba") return 'M';
+  if (word == "full_attention" || word == "attention") return '*';
+  if (word == "moe") return 'E';
+  return word == "mlp" ? '-' : '?';
+}
+
 }  // namespace
 
 void read_listed_rope(const JsonObject& root, bool slides, const ModelConfig& config,
@@ -94,6 +103,26 @@ void read_listed_moe_layers(const JsonObject& root, std::string_view key, ModelC
     const auto index = layer.get<uint64_t>();
     if (index < config->layers.size()) config->layers[index].is_moe = true;
   }
+}
+
+std::string read_layer_letters(const JsonObject& root) {
+  for (const char* key : {"layers_block_type", "layer_types"}) {
+    if (!root.has(key)) continue;
+    std::string letters;
+    const nlohmann::json& words = root.raw().at(key);
+    if (!words.is_array()) root.complain(key, "expected a list of a word for each layer");
+    std::ranges::transform(words, std::back_inserter(letters), letter_of);
+    if (root.string_or(kLayerPattern, letters) != letters) {
+      root.complain(kLayerPattern, fmt::format("expected {}, as {} says", letters, key));
+    }
+    return letters;
+  }
+  return root.string_or(kLayerPattern, "ME*-");
+}
+
+int count_layer_letters(const JsonObject& root) {
+  const auto count = static_cast<int64_t>(read_layer_letters(root).size());
+  return static_cast<int>(std::clamp<int64_t>(count, 1, kMaxLayers));
 }
 
 }  // namespace wideep::model
