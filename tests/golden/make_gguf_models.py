@@ -34,6 +34,18 @@ MODELS = ["afmoe_published", "bailing_hybrid_plain", "deepseek_groups", "deepsee
           "mixtral_plain", "olmoe_plain", "qwen2_moe_plain", "qwen2_tied", "qwen3_5_moe_plain",
           "qwen3_5_moe_square", "qwen3_bias", "qwen3_gqa", "qwen3_next_plain", "qwen3_next_square",
           "qwen3_plain", "solar_open_published", "solar_open_tied", "step3p7_published"]
+MODELS = ["deepseek_groups", "deepseek_v2_groups", "deepseek_v32_groups", "deepseek_yarn",
+          "dots1_published", "ernie4_5_moe_interval", "ernie4_5_moe_published", "exaone_moe_plain",
+          "exaone_moe_published", "gemma4_text_dense", "gemma4_text_plain", "glm4_moe_lite_plain",
+          "glm4_moe_norm_bias", "glm_moe_dsa_shared", "gpt_oss_plain", "granitemoe_bias",
+          "granitemoehybrid_dense", "granitemoehybrid_plain", "granitemoeshared_plain",
+          "hunyuan_v1_moe_minimal", "hy_v3_published", "kimi_k2_plain", "kimi_linear_plain",
+          "lfm2_moe_plain", "llama4_published", "llama_bias", "llama_llama3", "llama_tied",
+          "minimax_m2_plain", "mistral3_groups", "mistral_plain", "mixtral_plain",
+          "nemotron_h_dense", "nemotron_h_latent", "nemotron_h_plain", "olmoe_plain",
+          "qwen2_moe_plain", "qwen2_tied", "qwen3_5_moe_plain", "qwen3_5_moe_square", "qwen3_bias",
+          "qwen3_gqa", "qwen3_next_plain", "qwen3_next_square", "qwen3_plain",
+          "solar_open_published", "solar_open_tied"]
 
 
 def load_converter(source):
@@ -71,6 +83,16 @@ def complete(config, model):
     if model.startswith("granitemoehybrid"):
         words = {"linear_attention": "mamba", "full_attention": "attention"}
         config["layer_types"] = [words[word] for word in config["layer_types"]]
+    if model.startswith("nemotron_h"):
+        # By words the converter knows no layers of MLPs.
+        letters = {"linear_attention": "M", "full_attention": "*", "moe": "E", "mlp": "-"}
+        words = config.pop("layers_block_type", None)
+        if words is not None:
+            config["hybrid_override_pattern"] = "".join(letters[word] for word in words)
+            config["num_hidden_layers"] = len(words)
+        if model.endswith("dense"):
+            for key in ("num_experts_per_tok", "n_routed_experts"):
+                config.pop(key, None)
     if model.startswith("llama4"):
         text = config.get("text_config", config)
         text.setdefault("interleave_moe_layer_step", 1)

@@ -261,6 +261,53 @@ void read_granitehybrid(GgufKeys& keys) {
   config["layer_types"] = types;
 }
 
+// A layer's tensors say which part it is. llama.cpp keeps steps within no limits, and transformers
+// above time_step_min, which the file does not hold.
+void read_nemotron_h(GgufKeys& keys) {
+  keys.copy_or("layer_norm_epsilon", "attention.layer_norm_rms_epsilon",
+               keys.value("attention.layer_norm_epsilon"));
+  keys.config.erase("rms_norm_eps");
+  read_mamba2(keys);
+  keys.rename("mamba_n_heads", "mamba_num_heads");
+  keys.rename("mamba_n_groups", "n_groups");
+  keys.rename("mamba_d_state", "ssm_state_size");
+  keys.rename("mamba_d_conv", "conv_kernel");
+  keys.rename("mamba_conv_bias", "use_conv_bias");
+  keys.rename("mamba_proj_bias", "use_bias");
+  Json& config = keys.config;
+  config.erase("mamba_expand");
+  const int64_t heads = std::max<int64_t>(1, keys.integer_or("ssm.time_step_rank", 1));
+  config["mamba_head_dim"] = keys.integer_or("ssm.inner_size", 0) / heads;
+  keys.set_origin("mamba_head_dim", "ssm.inner_size");
+  config["time_step_min"] = 0.0;
+  config["mlp_bias"] = keys.some_layer_has("ffn_up.bias");
+  keys.copy("intermediate_size", "feed_forward_length");
+  std::string letters;
+  for (int64_t layer = 0; layer < std::min<int64_t>(keys.num_layers(), 4096); ++layer) {
+    const auto has = [&](const char* name) {
+      return keys.has_tensor(fmt::format("blk.{}.{}.weight", layer, name));
+    };
+    const bool attends = has("attn_q") || has("attn_qkv");
+    letters += has("ssm_in") ? 'M' : attends ? '*' : is_moe(keys, layer) ? 'E' : '-';
+  }
+  config["hybrid_override_pattern"] = letters;
+  config["num_nextn_predict_layers"] = keys.num_predicting();
+}
+
+void read_nemotron_h_moe(GgufKeys& keys) {
+  read_nemotron_h(keys);
+  read_experts(keys, "n_routed_experts", "moe_intermediate_size");
+  keys.copy("moe_shared_expert_intermediate_size", "expert_shared_feed_forward_length");
+  keys.copy("moe_latent_size", "moe_latent_size");
+  keys.copy_or("n_shared_experts", "expert_shared_count", 1);
+  keys.copy_or("norm_topk_prob", "expert_weights_norm", false);
+  keys.config["routed_scaling_factor"] =
+      scales_weights(keys) ? keys.value("expert_weights_scale") : Json(1.0);
+  keys.copy_or("n_group", "expert_group_count", 1);
+  keys.copy_or("topk_group", "expert_group_used_count", 1);
+  keys.has("expert_gating_func");
+}
+
 void read_olmoe(GgufKeys& keys) {
   read_experts(keys, "num_experts", "intermediate_size");
   keys.config["norm_topk_prob"] = false;
@@ -864,6 +911,7 @@ constexpr std::array kArchitectures = {
     Architecture{"granitemoe", "GraniteMoeForCausalLM", "granitemoe", read_granitemoe, true},
     Architecture{"granitehybrid", "GraniteMoeHybridForCausalLM", "granitemoehybrid",
                  read_granitehybrid, true},
+    Architecture{"nemotron_h_moe", "NemotronHForCausalLM", "nemotron_h", read_nemotron_h_moe, true},
     Architecture{"ernie4_5-moe", "Ernie4_5_MoeForCausalLM", "ernie4_5_moe", read_ernie},
     Architecture{"hunyuan-moe", "HunYuanMoEV1ForCausalLM", "hunyuan_v1_moe", read_hunyuan},
     Architecture{"lfm2moe", "Lfm2MoeForCausalLM", "lfm2_moe", read_lfm2moe},
@@ -873,6 +921,7 @@ constexpr std::array kDenseArchitectures = {
     Architecture{"llama", "LlamaForCausalLM", "llama", read_llama, true},
     Architecture{"granitehybrid", "GraniteMoeHybridForCausalLM", "granitemoehybrid",
                  read_granitehybrid, true},
+    Architecture{"nemotron_h", "NemotronHForCausalLM", "nemotron_h", read_nemotron_h, true},
     Architecture{"qwen2", "Qwen2ForCausalLM", "qwen2", read_qwen2},
     Architecture{"qwen3", "Qwen3ForCausalLM", "qwen3", read_dense},
 };

@@ -96,6 +96,8 @@ constexpr std::array kOfLayers = {
     Names{"mlp.shared_experts.up_proj", "ffn_up_shexp"},
     Names{"mlp.shared_experts.down_proj", "ffn_down_shexp"},
     Names{"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
+    Names{"mlp.fc1_latent_proj", "ffn_latent_down"},
+    Names{"mlp.fc2_latent_proj", "ffn_latent_up"},
     Names{"enorm", "nextn.enorm"},
     Names{"hnorm", "nextn.hnorm"},
     Names{"eh_proj", "nextn.eh_proj"},

@@ -132,7 +132,12 @@ GgufTensors::Located GgufTensors::locate(const TensorName& name) const {
     located.tensors.push_back(found);
     return true;
   };
-  for (const GgufName& each : gguf_names(name)) {
+  // Layers of one part have one norm, which is called as that of mixers.
+  TensorName norm = name;
+  const bool is_alone =
+      name.layer >= 0 && name.layer < config_.num_all_layers() && !config_.has_mixer(name.layer);
+  if (is_alone && name.module == "post_attention_layernorm") norm.module = "input_layernorm";
+  for (const GgufName& each : gguf_names(norm)) {
     if (!add(each.name)) continue;
     located.of_all_experts = each.of_all_experts;
     return located;
@@ -148,7 +153,8 @@ GgufTensors::Located GgufTensors::locate(const TensorName& name) const {
     located.kind = kind;
   };
   using Kind = Located::Kind;
-  if (name.expert >= 0 && !name.module.ends_with(".down_proj")) {
+  const bool has_gate = config_.activation.has_gate();
+  if (name.expert >= 0 && has_gate && !name.module.ends_with(".down_proj")) {
     combined(Kind::kGateUp, {"ffn_gate_up_exps"});
     located.of_all_experts = !located.tensors.empty();
   } else if (name.module == "self_attn.q_proj" || name.module == "self_attn.k_proj" ||
@@ -214,8 +220,10 @@ Result<weights::TensorSlice> GgufTensors::slice(const std::string& name,
   std::vector<int64_t> expected = {size};
   if (located.of_all_experts) expected.insert(expected.begin(), config_.routing.num_experts);
   const GgufTensor& stored = *located.tensors.front();
+  // Mamba-2's norm is a row for each of its groups.
+  const bool is_in_rows = parsed.module == "mamba.norm" && stored.num_elements() == size;
   if (!float_dtype(stored.type) || shape.size() != 1 ||
-      (!is_bias_of_part && squeezed(stored.shape) != squeezed(expected))) {
+      (!is_bias_of_part && !is_in_rows && squeezed(stored.shape) != squeezed(expected))) {
     return invalid_input(fmt::format("{}: expected {} of F32, F16 or BF16, found {} of {}",
                                      where_of(located, name), tensor_files::describe(expected),
                                      tensor_files::describe(stored.shape),
@@ -453,7 +461,7 @@ Status GgufTensors::match(ModelConfig* config) const {
     WIDEEP_TRY(use(layer_tensors(*config, layer)));
     if (!config->is_moe(layer)) continue;
     // One tensor holds all experts, except in old files.
-    const bool merged = locate({"mlp.experts.gate_proj", ".weight", layer, 0}).of_all_experts;
+    const bool merged = locate({"mlp.experts.down_proj", ".weight", layer, 0}).of_all_experts;
     for (int expert = 0; expert < (merged ? 1 : config->routing.num_experts); ++expert) {
       WIDEEP_TRY(use(expert_tensors(*config, layer, expert)));
     }
