@@ -52,6 +52,19 @@ TEST(Template, ErrorsNameLineAndConstruct) {
             "line 1: 'update' of a dict would change it: the sandbox of templates forbids it");
 }
 
+// Arguments of calls that a client has sent as text, in templates of DeepSeek.
+TEST(Template, ReadsJson) {
+  const auto rendered = [](const std::string& text) {
+    const Result<std::string> found = render(text, {{"a", R"({"x": [1, "é"], "y": null})"}});
+    return found.ok() ? *found : found.status().message();
+  };
+  EXPECT_EQ(rendered("{% for k, v in (a | from_json).items() %}{{ k }}={{ v }};{% endfor %}"),
+            "x=[1, 'é'];y=None;");
+  EXPECT_EQ(rendered("{{ '123456789012345678901' | from_json }}"), "123456789012345678901");
+  EXPECT_THAT(rendered("{{ '{' | from_json }}"), HasSubstr("line 1: from_json: the text"));
+  EXPECT_THAT(rendered("{{ x | from_json }}"), HasSubstr("line 1: from_json: the text"));
+}
+
 std::string text_of(const std::string& text) {
   const Result<std::string> found = render(text, {{"m", {{{"type", "a"}}, {{"type", "b"}}}}});
   return found.ok() ? *found : found.status().message();

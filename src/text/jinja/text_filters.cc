@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "formats/json_parse.h"
 #include "jinja/arguments.h"
 #include "jinja/builtins.h"
 #include "jinja/filters.h"
@@ -159,11 +160,21 @@ ValueResult to_json_filter(const Value& input, ArgumentReader& arguments) {
   return json_value(to_json(input, style, arguments.budget()));
 }
 
+// Not Jinja's own: llama.cpp's templates of DeepSeek read arguments of calls so that are JSON texts.
+ValueResult from_json_filter(const Value& input, ArgumentReader& arguments) {
+  const std::string text = arguments.text(input);
+  // Values become a tree: more work than their text.
+  if (!arguments.budget().spend(text.size() / 8)) return arguments.budget().status();
+  WIDEEP_TRY_ASSIGN(const auto json, formats::parse_exact_json(text, "the text"));
+  return Value::from_json(json);
+}
+
 }  // namespace
 
 const Filters& text_filters() {
   static const Filters filters = {
       {"capitalize", case_filter<capitalize>},
+      {"from_json", from_json_filter},
       {"indent", indent_filter},
       {"int", int_filter},
       {"lower", case_filter<lower>},

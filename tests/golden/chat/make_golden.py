@@ -12,6 +12,7 @@ Needs jinja2.
 import argparse
 import datetime
 import functools
+import itertools
 import json
 import pathlib
 
@@ -276,14 +277,27 @@ TEXT_TOOLS = [{"type": "function", "function": {
         "tags": {"type": "array", "items": {"type": "string"}, "nullable": True}}}}}]
 
 
+# What templates call the switches of reasoning.
+SWITCHES = [
+    {},
+    {"enable_thinking": True, "thinking": True, "thinking_mode": "enabled"},
+    {"enable_thinking": False, "thinking": False, "thinking_mode": "disabled"},
+    {"reasoning_effort": "none", "reasoning": False},
+    {"reasoning_effort": "low", "preserve_thinking": True},
+    {"reasoning_effort": "max", "thinking": True, "clear_thinking": False},
+]
+
+
 def of_templates(directory):
     for path in sorted(pathlib.Path(directory).glob("*.jinja")):
         text = path.read_text()
         for messages in CONVERSATIONS:
             for tools in (None, TOOLS, TEXT_TOOLS):
-                for prompt in (True, False):
+                switches = SWITCHES if tools is TEXT_TOOLS else SWITCHES[:1]
+                for prompt, more in itertools.product((True, False), switches):
                     names = {"messages": messages, "tools": tools, "documents": None,
-                             "add_generation_prompt": prompt, "bos_token": "<s>", "eos_token": "</s>"}
+                             "add_generation_prompt": prompt, "bos_token": "<s>",
+                             "eos_token": "</s>"} | more
                     try:
                         yield {"name": path.name, "template": text, "names": names,
                                "expected": render(text, names)}
