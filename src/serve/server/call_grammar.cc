@@ -128,7 +128,7 @@ class CallWriter {
                               const ordered_json& parameters, const std::string& place) const {
     const answer::TagSyntax& tags = format_.tags;
     const std::string where = fmt::format("{}.properties.{}", place, name);
-    const bool is_text = may_be_text(schema);
+    const bool is_text = may_be_text(name, parameters);
     if (format_.form == answer::ArgumentsForm::kPython) {
       WIDEEP_TRY_ASSIGN(Expression value, json(with_definitions(schema, parameters), where));
       return grammar::sequence({grammar::text(name + "="), std::move(value)});
@@ -157,11 +157,12 @@ class CallWriter {
 
   // Whether the value may be a text, which is written without JSON's quotes. One that may be
   // something else, too, is read as what it looks like.
-  static bool may_be_text(const ordered_json& schema) {
-    const nlohmann::ordered_json parameters = {{"properties", {{"x", schema}}}};
-    const nlohmann::ordered_json tool = {{"function", {{"name", "f"}, {"parameters", parameters}}}};
-    const answer::ToolList list(nlohmann::ordered_json::array({tool}));
-    return (list.find("f")->types_of("x") & answer::kText) != 0;
+  static bool may_be_text(const std::string& name, const ordered_json& parameters) {
+    ordered_json one = {{"properties", {{name, parameters["properties"][name]}}}};
+    one = with_definitions(one, parameters);
+    const ordered_json tool = {{"function", {{"name", "f"}, {"parameters", std::move(one)}}}};
+    const answer::ToolList list(ordered_json::array({tool}));
+    return (list.find("f")->types_of(name) & answer::kText) != 0;
   }
 
   // A property's schema alone, which may refer to definitions beside it.
