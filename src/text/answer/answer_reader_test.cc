@@ -135,6 +135,10 @@ const std::vector<Example>& examples() {
        "Yes.",
        {{"f", "a1B2c3D4e", "{\"a\": 1}"}, {"g", "", "{}"}}},
       {"mistral", "[TOOL_CALLS]f{\"a\": 1}", "", {{"f", "", "{\"a\": 1}"}}},
+      {"mistral_v11",
+       "[TOOL_CALLS]g[ARGS]{}[TOOL_CALLS]f[ARGS] {\"a\":1}",
+       "",
+       {{"g", "", "{}"}, {"f", "", "{\"a\":1}"}}},
       // DeepSeek
       {"deepseek_v3",
        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"a\": 1}\n"
@@ -154,6 +158,12 @@ const std::vector<Example>& examples() {
        "</｜DSML｜function_calls>",
        "",
        {{"f", "", "{\"s\": \"12\", \"a\": 12}"}, {"g", "", "{}"}}},
+      {"deepseek_v4",
+       "So.\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"g\">\n\n</｜DSML｜invoke>\n"
+       "<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"l\" string=\"false\">[1]"
+       "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+       "So.",
+       {{"g", "", "{}"}, {"f", "", "{\"l\": [1]}"}}},
       // Kimi
       {"kimi_k2",
        "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>"
@@ -177,6 +187,34 @@ const std::vector<Example>& examples() {
        "<tool_call>f\n<arg_key>s</arg_key>\n<arg_value>abc",
        "",
        {{"f", "", "{\"s\": \"abc\"}"}}},
+      // Laguna, Ling 3
+      {"poolside_v1",
+       "<tool_call>g\n</tool_call>\n<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n"
+       "</tool_call>\n",
+       "",
+       {{"g", "", "{}"}, {"f", "", "{\"a\": 1}"}}},
+      {"ling3",
+       "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>1</arg_value><arg_key>s</"
+       "arg_key>\n<arg_value>"
+       "x</arg_value>\n</tool_call>",
+       "",
+       {{"f", "", "{\"a\": 1, \"s\": \"x\"}"}}},
+      // Hy3
+      {"hy_v3",
+       "Yes.<tool_calls:opensource>\n<tool_call:opensource>f<tool_sep:opensource>\n"
+       "<arg_key:opensource>a</arg_key:opensource>\n<arg_value:opensource>1</"
+       "arg_value:opensource>\n"
+       "<arg_key:opensource>s</arg_key:opensource>\n<arg_value:opensource>1</"
+       "arg_value:opensource>\n"
+       "</tool_call:opensource>\n<tool_call:opensource>g<tool_sep:opensource></"
+       "tool_call:opensource>"
+       "</tool_calls:opensource>",
+       "Yes.",
+       {{"f", "", "{\"a\": 1, \"s\": \"1\"}"}, {"g", "", "{}"}}},
+      {"hy_v3_preview",
+       "<tool_call>f<tool_sep><arg_key>b</arg_key><arg_value>true</arg_value></tool_call>",
+       "",
+       {{"f", "", "{\"b\": true}"}}},
       // Qwen3-Coder
       {"qwen3_coder",
        "I call.\n<tool_call>\n<function=f>\n<parameter=s>\nif (a < b) {\n  x();\n}\n</parameter>\n"
@@ -194,6 +232,10 @@ const std::vector<Example>& examples() {
        "<tool_call>\n<function=f>\n</function>\n</tool_call>",
        "",
        {{"f", "", "{}"}}},
+      {"mimo",
+       "<tool_call>\n<function=f>\n<parameter=s>pwd && ls</parameter>\n</function>\n</tool_call>",
+       "",
+       {{"f", "", "{\"s\": \"pwd && ls\"}"}}},
       {"qwen3_coder", "<function=f> is written so", "<function=f> is written so", {}},
       {"qwen3_coder",
        "<tool_call>\n<function=f>\n<parameter=a>\n4\n</parameter>\nno more",
@@ -205,6 +247,11 @@ const std::vector<Example>& examples() {
        "name=\"s\">x</parameter>\n</invoke>\n<invoke name=\"g\">\n</invoke>\n</minimax:tool_call>",
        "",
        {{"f", "", "{\"a\": 1, \"s\": \"x\"}"}, {"g", "", "{}"}}},
+      {"dots",
+       "Now.<dots_function_call>\n<invoke name=\"f\">\n<parameter name=\"s\">x</parameter>\n"
+       "</invoke>\n</dots_function_call>",
+       "Now.",
+       {{"f", "", "{\"s\": \"x\"}"}}},
   };
   return all;
 }
@@ -454,6 +501,7 @@ constexpr Thought kThoughts[] = {
     {"hunyuan_a13b", false, "<think>\nhm\n</think>\n<answer>\nYes.\n</answer>", "hm", "Yes."},
     {"hunyuan_a13b", false, "<think>hm</think>Yes </answer>", "hm", "Yes </answer>"},
     {"mistral", false, "[THINK]hm[/THINK]Yes.", "hm", "Yes."},
+    {"hy_v3", true, "hm</think:opensource>Yes.", "hm", "Yes."},
     {"granite", false, "<think>hm</think>\n\n<response>Yes.</response>", "hm", "Yes."},
 };
 
@@ -517,9 +565,14 @@ TEST(CallFormatsTest, AreChosenByTemplates) {
       {"<｜tool▁calls▁begin｜> ```json", "deepseek_v3"},
       {"<｜tool▁calls▁begin｜>", "deepseek_v31"},
       {"set dsml_token = '｜DSML｜'", "deepseek_v32"},
+      {"dsml_token = '｜DSML｜' … '<' + dsml_token + 'tool_calls>\n'", "deepseek_v4"},
+      {"set HYTK = ':opensource' … '<tool_sep{}>'.format(HYTK) <tool_call{}>", "hy_v3"},
+      {"<tool_call>' + name + '<tool_sep>\n<arg_key>", "hy_v3_preview"},
+      {"<dots_function_call>\n<invoke name=\"", "dots"},
       {"<|tool_calls_section_begin|>", "kimi_k2"},
       {"<minimax:tool_call>", "minimax_m2"},
       {"[TOOL_CALLS]", "mistral"},
+      {"[TOOL_CALLS]' + name + '[ARGS]'", "mistral_v11"},
       {"<|tool_call|>", "granite"},
       {"<|tool_list_start|>", "lfm2"},
       {"<tool_calls>[{\"name\"", "hunyuan_a13b"},
@@ -545,21 +598,30 @@ struct Published {
 constexpr Published kPublished[] = {
     {"DeepSeek-R1-Distill-Llama", "deepseek_v3", "think"},
     {"DeepSeek-V3.1", "deepseek_v31", "think"},
+    {"DeepSeek-V3.2", "deepseek_v32", "think"},
+    {"DeepSeek-V4", "deepseek_v4", "think"},
+    {"Devstral-Small", "mistral_v11", ""},
     {"deepseek-r1", "deepseek_v3", "think"},
     {"GLM-4.6", "glm45", "think"},
     {"GLM-4.7", "glm47", "think"},
     {"Kimi-K2-Instruct", "kimi_k2", ""},
     {"Kimi-K2-Thinking", "kimi_k2", "think"},
+    {"Hy3", "hy_v3", "think"},
     {"LFM2-8B-A1B", "lfm2", ""},
     {"LFM2.5-8B-A1B", "lfm2", "think"},
     {"Llama-3.3", "llama3_json", ""},
+    {"Laguna", "glm45", "think"},
     {"MiniMax-M2", "minimax_m2", "think"},
+    {"Ministral-3", "mistral_v11", "think"},
+    {"Nemotron-3", "qwen3_coder", "think"},
     {"QwQ-32B", "hermes", "think"},
     {"Qwen2.5-7B", "hermes", ""},
     {"Qwen3-0.6B", "hermes", "think"},
     {"Qwen3-Coder", "qwen3_coder", ""},
     {"Qwen3.5-4B", "qwen3_coder", "think"},
+    {"StepFun3.5", "qwen3_coder", "think"},
     {"granite-4", "hermes", ""},
+    {"ling-3", "glm45", "think"},
 };
 
 TEST(CallFormatsTest, AreThoseOfPublishedTemplates) {

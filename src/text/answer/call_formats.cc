@@ -7,8 +7,9 @@ namespace wideep::answer {
 namespace {
 
 constexpr const CallFormat* kFormats[] = {
-    &kHermes,      &kGranite, &kHunyuan, &kLlamaJson,  &kMistral,   &kDeepSeekV3, &kDeepSeekV31,
-    &kDeepSeekV32, &kKimiK2,  &kGlm45,   &kQwen3Coder, &kMiniMaxM2, &kPythonic};
+    &kHermes,     &kGranite,     &kHunyuan,     &kLlamaJson,  &kMistral, &kMistralV11,
+    &kDeepSeekV3, &kDeepSeekV31, &kDeepSeekV32, &kDeepSeekV4, &kKimiK2,  &kGlm45,
+    &kHyV3,       &kHyV3Preview, &kQwen3Coder,  &kMiniMaxM2,  &kDots,    &kPythonic};
 
 // What only templates of one format contain; the first line whose texts are all there decides.
 struct Sign {
@@ -17,13 +18,18 @@ struct Sign {
   std::string_view and_text = {};
 };
 constexpr Sign kSigns[] = {
+    {&kDeepSeekV4, "｜DSML｜", "tool_calls>"},
     {&kDeepSeekV32, "｜DSML｜"},
     {&kDeepSeekV3, "<｜tool▁calls▁begin｜>", "```json"},
     {&kDeepSeekV31, "<｜tool▁calls▁begin｜>"},
     {&kKimiK2, "<|tool_calls_section_begin|>"},
     {&kMiniMaxM2, "<minimax:tool_call>"},
+    {&kDots, "<dots_function_call>"},
+    {&kHyV3, "<tool_sep", ":opensource"},
+    {&kHyV3Preview, "<tool_sep>", "<arg_key>"},
     {&kGlm45, "<tool_call>", "<arg_key>"},
     {&kQwen3Coder, "<tool_call>", "<function="},
+    {&kMistralV11, "[TOOL_CALLS]", "[ARGS]"},
     {&kMistral, "[TOOL_CALLS]"},
     {&kGranite, "<|tool_call|>"},
     {&kPythonic, "<|tool_call_start|>"},

@@ -11,8 +11,9 @@
 
 namespace wideep::answer {
 
-extern const CallFormat kHermes, kGranite, kHunyuan, kLlamaJson, kMistral, kDeepSeekV3,
-    kDeepSeekV31, kDeepSeekV32, kKimiK2, kGlm45, kQwen3Coder, kMiniMaxM2, kPythonic;
+extern const CallFormat kHermes, kGranite, kHunyuan, kLlamaJson, kMistral, kMistralV11, kDeepSeekV3,
+    kDeepSeekV31, kDeepSeekV32, kDeepSeekV4, kKimiK2, kGlm45, kHyV3, kHyV3Preview, kQwen3Coder,
+    kMiniMaxM2, kDots, kPythonic;
 
 // Those that CallReader goes through; GPT-OSS's is in harmony_answer.h.
 std::span<const CallFormat* const> call_formats();

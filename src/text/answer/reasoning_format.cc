@@ -13,6 +13,10 @@ namespace {
 constexpr ReasoningFormat kFormats[] = {
     {.name = "mistral", .begin = "[THINK]", .end = "[/THINK]"},
     {.name = "seed_oss", .begin = "<seed:think>", .end = "</seed:think>"},
+    {.name = "hy_v3",
+     .begin = "<think:opensource>",
+     .end = "</think:opensource>",
+     .sign = "'<think{}>'"},
     {.name = "granite", .content_begin = "<response>", .content_end = "</response>"},
     {.name = "hunyuan_a13b", .content_begin = "<answer>", .content_end = "</answer>"},
     {.name = "ernie45", .content_begin = "<response>", .content_end = "</response>"},
@@ -23,9 +27,12 @@ constexpr ReasoningFormat kFormats[] = {
     {.name = "glm45"},
     {.name = "glm47"},
     {.name = "kimi_k2"},
+    {.name = "ling3"},
+    {.name = "mimo"},
     {.name = "minimax_m2"},
     {.name = "nemotron_v3"},
     {.name = "olmo3"},
+    {.name = "poolside_v1"},
     {.name = "step3", .is_always_open = true},
     {.name = "step3p5"},
 };
@@ -45,7 +52,9 @@ const ReasoningFormat* reasoning_format_of_template(std::string_view text) {
   const auto contains = [&](std::string_view part) { return text.find(part) != text.npos; };
   const auto* found =
       std::find_if(std::begin(kFormats), std::end(kFormats), [&](const ReasoningFormat& each) {
-        return (contains(each.begin) || contains(each.end)) && contains(each.content_begin);
+        const bool has_sign = !each.sign.empty() && contains(each.sign);
+        const bool has_marks = contains(each.begin) || contains(each.end) || has_sign;
+        return has_marks && contains(each.content_begin);
       });
   return found == std::end(kFormats) ? nullptr : found;
 }

@@ -17,6 +17,8 @@ struct ReasoningFormat {
   std::string_view content_begin = {}, content_end = {};
   // Answers begin with reasoning even if neither prompt nor answer says so.
   bool is_always_open = false;
+  // What a template has that makes its marks of parts; "": it has them whole.
+  std::string_view sign = {};
 };
 
 std::span<const ReasoningFormat> reasoning_formats();

@@ -51,7 +51,7 @@ std::string with_value(std::string_view format, const std::string& value) {
   return calls_text(*find_call_format(format), {{"f", {{"s", value}}}});
 }
 
-constexpr const char* kTagged[] = {"qwen3_coder", "glm45", "minimax_m2", "deepseek_v32"};
+constexpr const char* kTagged[] = {"qwen3_coder", "glm45", "minimax_m2", "deepseek_v32", "hy_v3"};
 
 TEST(ValueEndTest, MarksInValuesEndNothing) {
   for (const char* format : kTagged) {

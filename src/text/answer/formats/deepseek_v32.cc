@@ -26,7 +26,7 @@ void read_head(Cursor& in, CallHead& head) {
 
 const CallFormat kDeepSeekV32 = {
     .name = "deepseek_v32",
-    .more_names = {"deepseek_v4"},
+    .more_names = {},
     .begins = {"<｜DSML｜function_calls>", "<｜DSML｜tool_calls>", "<｜DSML｜invoke name=\""},
     .read_head = read_head,
     .form = ArgumentsForm::kTags,
@@ -43,5 +43,13 @@ const CallFormat kDeepSeekV32 = {
               .before_arguments = "\">\n",
               .after_arguments = "</｜DSML｜invoke>\n",
               .end = "</｜DSML｜function_calls>"}};
+
+const CallFormat kDeepSeekV4 = [] {
+  CallFormat format = kDeepSeekV32;
+  format.name = "deepseek_v4";
+  format.shape.begin = "<｜DSML｜tool_calls>\n";
+  format.shape.end = "</｜DSML｜tool_calls>";
+  return format;
+}();
 
 }  // namespace wideep::answer

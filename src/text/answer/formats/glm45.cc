@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// GLM-4.5 to 5. Newer ones have no line feed after the name.
+// GLM-4.5 to 5, Laguna, Ling 3. Newer ones have no line feed after the name.
 //
 //   <tool_call>f
 //   <arg_key>a</arg_key>
@@ -22,7 +22,7 @@ void read_head(Cursor& in, CallHead& head) {
 }  // namespace
 
 const CallFormat kGlm45 = {.name = "glm45",
-                           .more_names = {"glm47"},
+                           .more_names = {"glm47", "poolside_v1", "ling3"},
                            .begins = {"<tool_call>"},
                            .read_head = read_head,
                            .form = ArgumentsForm::kTags,

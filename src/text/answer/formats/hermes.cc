@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Hermes, Qwen2.5, Qwen3, Granite 4, ERNIE 4.5:
+// Hermes, Qwen2.5, Qwen3, Granite 4, ERNIE 4.5, K-EXAONE, Trinity:
 //
 //   <tool_call>
 //   {"name": "f", "arguments": {"a": 1}}

@@ -7,6 +7,8 @@
 //   <parameter name="a">1</parameter>
 //   </invoke>
 //   </minimax:tool_call>
+//
+// Dots has <dots_function_call> around the same.
 #include "answer/call_formats.h"
 
 namespace wideep::answer {
@@ -14,6 +16,7 @@ namespace {
 
 void read_head(Cursor& in, CallHead& head) {
   in.optional("<minimax:tool_call>");
+  in.optional("<dots_function_call>");
   in.space();
   in.literal("<invoke name=\"");
   head.name = trimmed(in.until("\">", Cursor::kMaxNameBytes));
@@ -40,5 +43,15 @@ const CallFormat kMiniMaxM2 = {.name = "minimax_m2",
                                          .before_arguments = "\">\n",
                                          .after_arguments = "</invoke>\n",
                                          .end = "</minimax:tool_call>"}};
+
+const CallFormat kDots = [] {
+  CallFormat format = kMiniMaxM2;
+  format.name = "dots";
+  format.begins = {"<dots_function_call>", "<invoke name=\""};
+  format.tail = {"</dots_function_call>"};
+  format.shape.begin = "<dots_function_call>\n";
+  format.shape.end = "</dots_function_call>";
+  return format;
+}();
 
 }  // namespace wideep::answer

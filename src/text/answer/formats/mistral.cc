@@ -42,4 +42,12 @@ const CallFormat kMistral = {.name = "mistral",
                                        .end = "]"},
                              .has_short_ids = true};
 
+// Read alike, but it writes the second form: Small 3.2 and 4, Ministral 3, Devstral, Magistral.
+const CallFormat kMistralV11 = [] {
+  CallFormat format = kMistral;
+  format.name = "mistral_v11";
+  format.shape = {.before_name = "[TOOL_CALLS]", .before_arguments = "[ARGS]"};
+  return format;
+}();
+
 }  // namespace wideep::answer

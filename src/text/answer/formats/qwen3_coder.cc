@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Qwen3-Coder, Qwen3.5, Step-3.5, Nemotron 3:
+// Qwen3-Coder, Qwen3.5, Step-3.5 and 3.7, MiMo-V2, Nemotron 3:
 //
 //   <tool_call>
 //   <function=f>
@@ -28,7 +28,7 @@ void read_head(Cursor& in, CallHead& head) {
 }  // namespace
 
 const CallFormat kQwen3Coder = {.name = "qwen3_coder",
-                                .more_names = {"qwen3_xml", "step3p5"},
+                                .more_names = {"qwen3_xml", "step3p5", "mimo"},
                                 .begins = {"<tool_call>", "<function="},
                                 .read_head = read_head,
                                 .form = ArgumentsForm::kTags,
