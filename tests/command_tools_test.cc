@@ -193,7 +193,7 @@ TEST(CommandToolsOptions, UnknownParsersAreRefused) {
   const CommandEnd end =
       run_command({.arguments = {"serve", "--model", kReference, "--tool-call-parser", "nobody"}});
   EXPECT_EQ(end.exit_code, 2);
-  EXPECT_NE(end.err.find("--tool-call-parser: expected auto, none, deepseek_v3,"),
+  EXPECT_NE(end.err.find("--tool-call-parser: expected auto, none, cohere_command3,"),
             std::string::npos)
       << end.err;
   const CommandEnd harmony = run_command(

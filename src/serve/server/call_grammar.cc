@@ -26,7 +26,7 @@ namespace {
 using grammar::Expression;
 using nlohmann::ordered_json;
 
-constexpr std::string_view kIndex = "{index}";  // CallShape
+constexpr std::string_view kIndex = "{index}", kId = "{id}";  // CallShape
 
 // A tool whose parameters say nothing of its members takes no arguments, as OpenAI means one
 // without parameters: a model that must write some would not know when to end. Arguments are an
@@ -49,7 +49,44 @@ Expression white_space() {
   return grammar::repeat(grammar::choice({grammar::text(" "), grammar::text("\n")}), 0, 4);
 }
 
-Expression number() { return grammar::repeat(grammar::byte_range('0', '9'), 1, 3); }
+Expression digit() { return grammar::byte_range('0', '9'); }
+
+// What a format has written: its special tokens are tokens, or spelled out.
+Expression written(std::string_view text, const AnswerStyle& style) {
+  std::vector<Expression> parts;
+  while (!text.empty()) {
+    size_t first = text.size();
+    std::string_view token;
+    const auto look_for = [&](std::string_view each) {
+      const size_t found = text.find(each);
+      if (found >= first) return;
+      first = found;
+      token = each;
+    };
+    look_for(kIndex);
+    look_for(kId);
+    for (const std::string& each : style.marker_names) look_for(each);
+    if (first > 0) parts.push_back(grammar::text(text.substr(0, first)));
+    if (token == kIndex) {
+      parts.push_back(grammar::repeat(digit(), 1, 3));
+    } else if (token == kId) {
+      parts.push_back(
+          grammar::repeat(grammar::choice({digit(), grammar::byte_range('a', 'z')}), 10, 10));
+    } else if (!token.empty()) {
+      parts.push_back(grammar::marker(token));
+    }
+    text.remove_prefix(first + token.size());
+  }
+  return grammar::sequence(std::move(parts));
+}
+
+// A mark alone is a token also where the tokenizer has not said so.
+Expression begin_of(const answer::ReasoningFormat& format, const AnswerStyle& style) {
+  const bool is_known = std::ranges::any_of(style.marker_names, [&](const std::string& each) {
+    return format.begin.find(each) != format.begin.npos;
+  });
+  return is_known ? written(format.begin, style) : grammar::marker(format.begin);
+}
 
 // One call after the other, of one format.
 class CallWriter {
@@ -57,28 +94,7 @@ class CallWriter {
   CallWriter(const AnswerStyle& style, grammar::Rules* rules)
       : style_(style), format_(*style.format.calls), rules_(rules) {}
 
-  // A part of the shape: its special tokens are tokens, or spelled out.
-  Expression written(std::string_view text) const {
-    std::vector<Expression> parts;
-    while (!text.empty()) {
-      size_t first = text.size();
-      std::string_view token = kIndex;
-      first = std::min(text.find(kIndex), text.size());
-      for (const std::string& each : style_.marker_names) {
-        const size_t found = text.find(each);
-        if (found >= first) continue;
-        first = found;
-        token = each;
-      }
-      if (first > 0) parts.push_back(grammar::text(text.substr(0, first)));
-      if (first < text.size()) {
-        parts.push_back(token == kIndex ? number() : grammar::marker(token));
-        first += token.size();
-      }
-      text.remove_prefix(first);
-    }
-    return grammar::sequence(std::move(parts));
-  }
+  Expression written(std::string_view text) const { return server::written(text, style_); }
 
   Result<Expression> call(const std::string& name, const ordered_json& parameters,
                           const std::string& place) const {
@@ -276,15 +292,22 @@ Result<Expression> possible_calls(const RequiredCalls& wanted, grammar::Rules* r
   return calls;
 }
 
-Expression after_reasoning(Expression answer, const answer::ReasoningFormat& format,
-                           Reasoning reasoning) {
+Expression in_content(Expression answer, const AnswerStyle& style) {
+  const answer::ReasoningFormat* format = style.format.reasoning;
+  if (format == nullptr || !format->has_own_tokens || format->content_begin.empty()) return answer;
+  return grammar::sequence({written(format->content_begin, style), std::move(answer),
+                            grammar::optional(written(format->content_end, style))});
+}
+
+Expression after_reasoning(Expression answer, const AnswerStyle& style, Reasoning reasoning) {
   if (reasoning == Reasoning::kOff) return answer;
-  const Expression rest = grammar::sequence(
-      {grammar::text_without(format.end), grammar::marker(format.end), white_space()});
+  const answer::ReasoningFormat& format = *style.format.reasoning;
+  const Expression rest =
+      grammar::sequence({grammar::text_without(format.end), grammar::marker(format.end),
+                         white_space(), written(format.next_message, style)});
   if (reasoning == Reasoning::kBegun) return grammar::sequence({rest, std::move(answer)});
   return grammar::sequence(
-      {grammar::optional(grammar::sequence({grammar::marker(format.begin), rest})),
-       std::move(answer)});
+      {grammar::optional(grammar::sequence({begin_of(format, style), rest})), std::move(answer)});
 }
 
 }  // namespace wideep::server

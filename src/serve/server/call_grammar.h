@@ -41,7 +41,11 @@ enum class Reasoning {
   kPossible,  // the model may begin it, with its mark and nothing before
   kOff,       // it is off, or the prompt has ended it
 };
-grammar::Expression after_reasoning(grammar::Expression answer,
-                                    const answer::ReasoningFormat& format, Reasoning reasoning);
+// REQUIRES: the style has a format of reasoning.
+grammar::Expression after_reasoning(grammar::Expression answer, const AnswerStyle& style,
+                                    Reasoning reasoning);
+
+// An answer that is content, between the marks of a format that always writes them.
+grammar::Expression in_content(grammar::Expression answer, const AnswerStyle& style);
 
 }  // namespace wideep::server

@@ -171,10 +171,11 @@ TEST(CallGrammarTest, NamesAndNumbersOfCalls) {
 }
 
 TEST(CallGrammarTest, ReasoningMayComeBefore) {
-  const answer::ReasoningFormat& format = *answer::find_reasoning_format("qwen3");
+  AnswerStyle style;
+  style.format.reasoning = answer::find_reasoning_format("qwen3");
   const auto grammar = [&](Reasoning reasoning) {
     grammar::Rules rules;
-    const auto answer = after_reasoning(grammar::text("yes"), format, reasoning);
+    const auto answer = after_reasoning(grammar::text("yes"), style, reasoning);
     return grammar::build_grammar(rules, rules.add("answer", answer)).value();
   };
   const auto begun = grammar(Reasoning::kBegun), possible = grammar(Reasoning::kPossible);
@@ -187,6 +188,34 @@ TEST(CallGrammarTest, ReasoningMayComeBefore) {
   EXPECT_EQ(match(possible, "\n"), grammar::Match::kNone);
   EXPECT_EQ(match(grammar(Reasoning::kOff), "yes"), grammar::Match::kWhole);
   EXPECT_EQ(match(grammar(Reasoning::kOff), "<think>"), grammar::Match::kNone);
+}
+
+// Of models whose marks are tokens of their own: reasoning, content and calls are messages.
+TEST(CallGrammarTest, ContentIsWrappedWhereItAlwaysIs) {
+  AnswerStyle style = style_of(answer::kSolarOpen);
+  style.format.reasoning = answer::find_reasoning_format("solar_open");
+  style.marker_names = {"<|think|>", "<|end|>", "<|begin|>", "<|content|>", "<|tool_calls|>"};
+  const auto matches = [&](Reasoning reasoning, std::string_view text) {
+    grammar::Rules rules;
+    const auto calls = required_calls({.style = style, .tools = tools(), .name = "stop"}, &rules);
+    const auto answer = after_reasoning(
+        grammar::choice({in_content(grammar::text("yes"), style), *calls}), style, reasoning);
+    const auto grammar = grammar::build_grammar(rules, rules.add("answer", answer)).value();
+    return match(grammar, text);
+  };
+  const std::string call =
+      "<|tool_calls|><|tool_call:begin|>abcde12345<|tool_call:name|>stop<|tool_call:args|>{}"
+      "<|tool_call:end|>";
+  const std::string next = "hm<|end|><|begin|>assistant";
+  for (const std::string& rest : {std::string("<|content|>yes<|end|>"), call}) {
+    EXPECT_EQ(matches(Reasoning::kOff, rest), grammar::Match::kWhole);
+    EXPECT_EQ(matches(Reasoning::kBegun, next + rest), grammar::Match::kWhole);
+    EXPECT_EQ(matches(Reasoning::kPossible, rest), grammar::Match::kWhole);
+    EXPECT_EQ(matches(Reasoning::kPossible, "<|think|>" + next + rest), grammar::Match::kWhole);
+    EXPECT_EQ(matches(Reasoning::kBegun, "hm<|end|>" + rest), grammar::Match::kNone);
+  }
+  EXPECT_EQ(matches(Reasoning::kOff, "yes"), grammar::Match::kNone);
+  EXPECT_EQ(matches(Reasoning::kOff, "<|content|>yes<|end|> "), grammar::Match::kNone);
 }
 
 TEST(CallGrammarTest, SchemasThatCannotBeKeptAreNamed) {

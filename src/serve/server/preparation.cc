@@ -152,7 +152,7 @@ grammar::Expression after_thoughts(grammar::Expression answer, std::string_view 
   plan->settings.begins_in_reasoning = begins;
   if (answer == nullptr) return answer;
   const bool is_off = thinks_not || answer::closes_reasoning(*format, text);
-  return after_reasoning(std::move(answer), *format,
+  return after_reasoning(std::move(answer), *plan->style,
                          begins   ? Reasoning::kBegun
                          : is_off ? Reasoning::kOff
                                   : Reasoning::kPossible);
@@ -331,11 +331,14 @@ std::optional<HttpError> Preparation::add_prefill(const std::string& prefill,
                      .param = "messages"};
   }
   const auto* reasoning = style.format.reasoning;
+  const bool has_own_tokens = reasoning != nullptr && reasoning->has_own_tokens;
   if (reasoning != nullptr && answer::opens_reasoning(*reasoning, *prompt)) {
     prompt->resize(prompt->find_last_not_of('\n') + 1);
     if (!prompt->ends_with(reasoning->begin)) *prompt += reasoning->begin;
-    *prompt += fmt::format("\n\n{}\n\n", reasoning->end);
+    const char* const space = has_own_tokens ? "" : "\n\n";
+    *prompt += fmt::format("{0}{1}{2}{0}", space, reasoning->end, reasoning->next_message);
   }
+  if (has_own_tokens) *prompt += reasoning->content_begin;
   *prompt += prefill;
   return {};
 }
@@ -522,6 +525,7 @@ Parsed<grammar::Expression> Preparation::wanted_chat_answer(const ChatRequest& r
   }
   WIDEEP_PARSED(grammar::Expression answer, wanted_answer(request.options, rules));
   if (answer != nullptr && style.format.is_harmony) answer = in_harmony(std::move(answer));
+  if (answer != nullptr) answer = in_content(std::move(answer), style);
   const bool may_call = style.calls_tools && !request.tools.is_null();
   if (!must_call && (answer == nullptr || !may_call)) return answer;
   const RequiredCalls of_tools{.style = style,

@@ -22,8 +22,8 @@ std::vector<std::string_view> AnswerFormat::markers() const {
     for (const std::string_view token : harmony_tokens()) add(token);
   }
   if (reasoning != nullptr) {
-    for (const std::string_view each :
-         {reasoning->begin, reasoning->end, reasoning->content_begin, reasoning->content_end}) {
+    for (const std::string_view each : {reasoning->begin, reasoning->end, reasoning->content_begin,
+                                        reasoning->content_end, reasoning->next_message}) {
       add(each);
     }
   }

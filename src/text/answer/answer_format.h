@@ -23,7 +23,8 @@ struct AnswerFormat {
 
   // For AnswerParts.
   bool holds_space() const {
-    return calls != nullptr || (reasoning != nullptr && !reasoning->content_end.empty());
+    return calls != nullptr ||
+           (reasoning != nullptr && (!reasoning->content_end.empty() || reasoning->has_own_tokens));
   }
   bool is_plain() const { return reasoning == nullptr && calls == nullptr && !is_harmony; }
   // The texts that decide where a part of an answer begins or ends.

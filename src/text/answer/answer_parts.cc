@@ -36,7 +36,9 @@ void AnswerParts::add_reasoning(std::string_view text) {
 }
 
 void AnswerParts::end_reasoning() {
-  reasoning_space_.clear();
+  // It may begin again.
+  if (!skips_reasoning_space_) reasoning_space_ = "\n";
+  skips_reasoning_space_ = true;
   skips_content_space_ = true;
 }
 

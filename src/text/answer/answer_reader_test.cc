@@ -187,6 +187,23 @@ const std::vector<Example>& examples() {
        "<tool_call>f\n<arg_key>s</arg_key>\n<arg_value>abc",
        "",
        {{"f", "", "{\"s\": \"abc\"}"}}},
+      // Cohere, Solar
+      {"cohere_command4",
+       "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"f\", \"parameters\": "
+       "{\"a\": 1}},\n    {\"tool_call_id\": \"1\", \"tool_name\": \"g\", \"parameters\": {}}\n"
+       "]<|END_ACTION|>",
+       "",
+       {{"f", "", "{\"a\": 1}"}, {"g", "", "{}"}}},
+      {"cohere_command3",
+       "<|START_ACTION|>[{\"tool_name\":\"g\"}]<|END_ACTION|>",
+       "",
+       {{"g", "", "{}"}}},
+      {"solar_open",
+       "<|tool_calls|><|tool_call:begin|>a1b2c3d4e5<|tool_call:name|>f<|tool_call:args|>{\"a\": 1}"
+       "<|tool_call:end|><|tool_call:begin|>0000000000<|tool_call:name|>g<|tool_call:args|>"
+       "<|tool_call:end|><|calls|>",
+       "",
+       {{"f", "a1b2c3d4e5", "{\"a\": 1}"}, {"g", "0000000000", "{}"}}},
       // Laguna, Ling 3
       {"poolside_v1",
        "<tool_call>g\n</tool_call>\n<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n"
@@ -361,14 +378,15 @@ TEST(AnswerReaderTest, ArgumentsAreJson) {
 // Random mixtures of the formats' own pieces: the hardest texts to cut.
 TEST(AnswerReaderTest, RandomTextsGiveTheSameHoweverTheyAreCut) {
   std::mt19937 random(7);
-  for (const CallFormat* format : call_formats()) {
+  for (size_t which = 0; which < 2 * call_formats().size(); ++which) {
+    const CallFormat* format = call_formats()[which / 2];
     std::vector<std::string> pieces = {
         "f",  "g", "unknown", "{", "}",    "\"",   "\"name\": \"f\"",
         ", ", ":", "\n",      " ", "[",    "]",    "\"arguments\": {",
         "(",  ")", "a=",      "1", "\\",   "é",    "<",
         ">",  "/", "word",    "'", "null", "True", "</answer>"};
-    AnswerSettings settings =
-        settings_of(find_reasoning_format("hunyuan_a13b"), format, some_tools());
+    const char* const reasoning = which % 2 == 0 ? "hunyuan_a13b" : "solar_open";
+    AnswerSettings settings = settings_of(find_reasoning_format(reasoning), format, some_tools());
     for (const std::string_view marker : settings.format.markers()) pieces.emplace_back(marker);
     for (int i = 0; i < 1500; ++i) {
       std::string text;
@@ -444,8 +462,10 @@ TEST(AnswerReaderTest, ReadsWhatIsWritten) {
           if (random() % 2 == 0) arguments[name] = random_value(type, marks, random);
         }
         const bool has_index = format->shape.before_arguments.find("{index}") != std::string::npos;
-        const std::string id =
-            has_index ? "functions.f:" + std::to_string(calls.size()) : std::string();
+        const bool has_id = format->shape.before_name.find("{id}") != std::string::npos;
+        const std::string id = has_index ? "functions.f:" + std::to_string(calls.size())
+                               : has_id  ? with_number("{id}", calls.size())
+                                         : std::string();
         calls.push_back({"f", arguments});
         expected.push_back({"f", id, arguments.dump()});
       }
@@ -457,6 +477,41 @@ TEST(AnswerReaderTest, ReadsWhatIsWritten) {
       }
       const ReadAnswer meant{.reasoning = {}, .content = {}, .calls = std::move(expected)};
       ASSERT_EQ(described(answer), described(meant)) << format->name << ": " << text;
+    }
+  }
+}
+
+TEST(AnswerReaderTest, CallsWithoutArguments) {
+  for (const CallFormat* format : call_formats()) {
+    const nlohmann::ordered_json none = nlohmann::ordered_json::object();
+    const std::string text = calls_text(*format, {{"g", none}, {"f", {{"a", 1}}}, {"g", none}});
+    const AnswerSettings settings = settings_of(nullptr, format, some_tools());
+    const ReadAnswer answer = read_answer(settings, text, std::vector<size_t>(text.size(), 1));
+    ASSERT_EQ(answer.calls.size(), 3u) << text;
+    EXPECT_EQ(answer.content, "") << text;
+    for (const size_t i : {size_t{0}, size_t{2}}) {
+      EXPECT_EQ(answer.calls[i].name, "g") << text;
+      EXPECT_EQ(answer.calls[i].arguments, "{}") << text;
+    }
+  }
+}
+
+// A call in reasoning that has no end is one, in streams too; a limit in it is no end.
+TEST(AnswerReaderTest, CallsEndReasoning) {
+  for (const CallFormat* format : call_formats()) {
+    const std::string call = calls_text(*format, {{"f", {{"s", "x"}}}});
+    const auto begins = [&](std::string_view mark) { return call.starts_with(mark); };
+    if (std::ranges::none_of(format->begins, begins)) continue;  // only as a whole answer
+    for (const char* name : {"qwen3", "hy_v3", "solar_open", "cohere_command4"}) {
+      AnswerSettings settings = settings_of(find_reasoning_format(name), format, some_tools());
+      settings.begins_in_reasoning = true;
+      const std::string text = "I need it.\n" + call;
+      const ReadAnswer answer = read_answer(settings, text, std::vector<size_t>(text.size(), 1));
+      EXPECT_EQ(described(answer), described(read_answer(settings, text)));
+      EXPECT_EQ(answer.reasoning, "I need it.") << name << ": " << text;
+      EXPECT_EQ(answer.content, "") << name << ": " << text;
+      ASSERT_EQ(answer.calls.size(), 1u) << name << ": " << text;
+      EXPECT_EQ(nlohmann::json::parse(answer.calls[0].arguments), (nlohmann::json{{"s", "x"}}));
     }
   }
 }
@@ -501,6 +556,17 @@ constexpr Thought kThoughts[] = {
     {"hunyuan_a13b", false, "<think>\nhm\n</think>\n<answer>\nYes.\n</answer>", "hm", "Yes."},
     {"hunyuan_a13b", false, "<think>hm</think>Yes </answer>", "hm", "Yes </answer>"},
     {"mistral", false, "[THINK]hm[/THINK]Yes.", "hm", "Yes."},
+    {"qwen3", false, "</think>\n\nYes.", "", "Yes."},
+    {"solar_open", false, "<|think|>hm<|end|><|begin|>assistant<|content|>Yes. <|end|>", "hm",
+     "Yes."},
+    {"solar_open", false, "<|content|>Yes.<|end|>", "", "Yes."},
+    {"cohere_command4", true, "hm<|END_THINKING|><|START_TEXT|>Yes.<|END_TEXT|>", "hm", "Yes."},
+    {"cohere_command4", false, "<|START_TEXT|>Yes.<|END_TEXT|>", "", "Yes."},
+    {"cohere_command3", true, "hm<|END_THINKING|><|START_RESPONSE|>Yes.", "hm", "Yes."},
+    // Again behind the content.
+    {"cohere_command4", true,
+     "a <|END_THINKING|><|START_TEXT|>b<|END_TEXT|><|START_THINKING|>\nc<|END_THINKING|>", "a\nc",
+     "b"},
     {"hy_v3", true, "hm</think:opensource>Yes.", "hm", "Yes."},
     {"granite", false, "<think>hm</think>\n\n<response>Yes.</response>", "hm", "Yes."},
 };
@@ -555,6 +621,12 @@ TEST(ReasoningFormatTest, PromptsOpenReasoning) {
   const ReasoningFormat& r1 = *find_reasoning_format("deepseek_r1");
   EXPECT_TRUE(opens_reasoning(r1, "<｜Assistant｜>"));
   EXPECT_FALSE(opens_reasoning(r1, "<｜Assistant｜></think>"));
+  const ReasoningFormat& solar = *find_reasoning_format("solar_open");
+  EXPECT_TRUE(closes_reasoning(solar, "assistant<|think|><|end|><|begin|>assistant"));
+  EXPECT_FALSE(closes_reasoning(solar, "<|content|>hi<|end|><|begin|>assistant"));
+  const ReasoningFormat& cohere = *find_reasoning_format("cohere_command4");
+  EXPECT_TRUE(opens_reasoning(cohere, "<|CHATBOT_TOKEN|><|START_THINKING|>"));
+  EXPECT_TRUE(closes_reasoning(cohere, "<|START_THINKING|><|END_THINKING|>"));
 }
 
 TEST(CallFormatsTest, AreChosenByTemplates) {
@@ -568,6 +640,8 @@ TEST(CallFormatsTest, AreChosenByTemplates) {
       {"dsml_token = '｜DSML｜' … '<' + dsml_token + 'tool_calls>\n'", "deepseek_v4"},
       {"set HYTK = ':opensource' … '<tool_sep{}>'.format(HYTK) <tool_call{}>", "hy_v3"},
       {"<tool_call>' + name + '<tool_sep>\n<arg_key>", "hy_v3_preview"},
+      {"<|START_ACTION|>[", "cohere_command4"},
+      {"<|tool_call:begin|><tool-call-id><|tool_call:name|>", "solar_open"},
       {"<dots_function_call>\n<invoke name=\"", "dots"},
       {"<|tool_calls_section_begin|>", "kimi_k2"},
       {"<minimax:tool_call>", "minimax_m2"},
@@ -596,6 +670,8 @@ struct Published {
   const char* reasoning;
 };
 constexpr Published kPublished[] = {
+    {"Cohere2MoE", "cohere_command4", "cohere_command4"},
+    {"command-r7b", "cohere_command3", "cohere_command3"},
     {"DeepSeek-R1-Distill-Llama", "deepseek_v3", "think"},
     {"DeepSeek-V3.1", "deepseek_v31", "think"},
     {"DeepSeek-V3.2", "deepseek_v32", "think"},
@@ -606,7 +682,7 @@ constexpr Published kPublished[] = {
     {"GLM-4.7", "glm47", "think"},
     {"Kimi-K2-Instruct", "kimi_k2", ""},
     {"Kimi-K2-Thinking", "kimi_k2", "think"},
-    {"Hy3", "hy_v3", "think"},
+    {"Hy3", "hy_v3", "hy_v3"},
     {"LFM2-8B-A1B", "lfm2", ""},
     {"LFM2.5-8B-A1B", "lfm2", "think"},
     {"Llama-3.3", "llama3_json", ""},
@@ -619,6 +695,7 @@ constexpr Published kPublished[] = {
     {"Qwen3-0.6B", "hermes", "think"},
     {"Qwen3-Coder", "qwen3_coder", ""},
     {"Qwen3.5-4B", "qwen3_coder", "think"},
+    {"Solar-Open", "solar_open", "solar_open"},
     {"StepFun3.5", "qwen3_coder", "think"},
     {"granite-4", "hermes", ""},
     {"ling-3", "glm45", "think"},
@@ -636,7 +713,10 @@ TEST(CallFormatsTest, AreThoseOfPublishedTemplates) {
       ++found;
       EXPECT_EQ(call_format_of_template(text), find_call_format(each.calls)) << file.path();
       const ReasoningFormat* reasoning = reasoning_format_of_template(text);
-      EXPECT_EQ(reasoning == nullptr ? "" : "think", std::string(each.reasoning)) << file.path();
+      const std::string_view name = reasoning == nullptr ? "" : reasoning->name;
+      const bool is_alike = name == each.reasoning || (each.reasoning == std::string("think") &&
+                                                       !name.empty() && !reasoning->has_own_tokens);
+      EXPECT_TRUE(is_alike) << file.path() << ": " << name;
     }
   }
   EXPECT_GE(found, 15);

@@ -56,9 +56,10 @@ void read_call_object(Cursor& in, CallHead& head, bool needs_arguments) {
     in.space();
     if (!in.ok()) return;
     const bool is_arguments = key == "\"arguments\"" || key == "\"parameters\"";
-    const bool is_name = key == "\"name\"";
+    const bool is_name = key == "\"name\"" || key == "\"tool_name\"";
+    const bool is_other = key == "\"type\"" || key == "\"id\"" || key == "\"tool_call_id\"";
     // An object with other members is an answer in JSON, which should not wait for its end.
-    if (!is_arguments && !is_name && key != "\"type\"" && key != "\"id\"") return in.fail();
+    if (!is_arguments && !is_name && !is_other) return in.fail();
     const char begin = in.peek();
     if (is_arguments && !head.name.empty() && begin == '{') {
       head.in_object = true;

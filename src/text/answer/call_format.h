@@ -53,7 +53,7 @@ struct TagSyntax {
 
 // How a model writes calls, for whoever makes it write them: BEGIN, then for each call BEFORE_NAME
 // name BEFORE_ARGUMENTS arguments AFTER_ARGUMENTS, with BETWEEN two calls, then END. "{index}"
-// stands for the number of the call.
+// stands for the number of the call, "{id}" for ten lower-case letters and digits.
 struct CallShape {
   std::string_view begin = {};
   std::string_view before_name = {}, before_arguments = {}, after_arguments = {};
@@ -90,7 +90,7 @@ struct CallFormat {
 };
 
 // {"name": …, "arguments": {…}}, with its members in any order, "type" and "id" beside them;
-// "parameters" is as good as "arguments". Arguments that are a JSON text, or null, are the object
+// "parameters" is as good as "arguments", and Cohere's "tool_name" as "name". Arguments that are a JSON text, or null, are the object
 // that they mean. needs_arguments: an object without them is no call.
 void read_call_object(Cursor& in, CallHead& head, bool needs_arguments = false);
 // The next one of a list of them, from the comma.

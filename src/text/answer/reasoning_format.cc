@@ -12,10 +12,30 @@ namespace {
 // The first one whose texts a template contains is taken for it.
 constexpr ReasoningFormat kFormats[] = {
     {.name = "mistral", .begin = "[THINK]", .end = "[/THINK]"},
+    {.name = "solar_open",
+     .begin = "<|think|>",
+     .end = "<|end|>",
+     .content_begin = "<|content|>",
+     .content_end = "<|end|>",
+     .has_own_tokens = true,
+     .next_message = "<|begin|>assistant"},
+    {.name = "cohere_command4",
+     .begin = "<|START_THINKING|>",
+     .end = "<|END_THINKING|>",
+     .content_begin = "<|START_TEXT|>",
+     .content_end = "<|END_TEXT|>",
+     .has_own_tokens = true},
+    {.name = "cohere_command3",
+     .begin = "<|START_THINKING|>",
+     .end = "<|END_THINKING|>",
+     .content_begin = "<|START_RESPONSE|>",
+     .content_end = "<|END_RESPONSE|>",
+     .has_own_tokens = true},
     {.name = "seed_oss", .begin = "<seed:think>", .end = "</seed:think>"},
     {.name = "hy_v3",
      .begin = "<think:opensource>",
      .end = "</think:opensource>",
+     .has_own_tokens = true,
      .sign = "'<think{}>'"},
     {.name = "granite", .content_begin = "<response>", .content_end = "</response>"},
     {.name = "hunyuan_a13b", .content_begin = "<answer>", .content_end = "</answer>"},
@@ -53,7 +73,8 @@ const ReasoningFormat* reasoning_format_of_template(std::string_view text) {
   const auto* found =
       std::find_if(std::begin(kFormats), std::end(kFormats), [&](const ReasoningFormat& each) {
         const bool has_sign = !each.sign.empty() && contains(each.sign);
-        const bool has_marks = contains(each.begin) || contains(each.end) || has_sign;
+        const bool has_end = contains(each.end) && !each.has_own_tokens;
+        const bool has_marks = contains(each.begin) || has_end || has_sign;
         return has_marks && contains(each.content_begin);
       });
   return found == std::end(kFormats) ? nullptr : found;
@@ -75,10 +96,13 @@ bool opens_reasoning(const ReasoningFormat& format, std::string_view prompt) {
 
 bool closes_reasoning(const ReasoningFormat& format, std::string_view prompt) {
   std::string_view end = end_of(prompt);
-  if (!format.content_begin.empty() && end.ends_with(format.content_begin)) {
-    end = trimmed(end.substr(0, end.size() - format.content_begin.size()));
+  for (const std::string_view mark : {format.content_begin, format.next_message}) {
+    if (end.ends_with(mark)) end = trimmed(end.substr(0, end.size() - mark.size()));
   }
-  return end.ends_with(format.end);
+  if (!end.ends_with(format.end)) return false;
+  // Where every message ends so, only an empty reasoning is one.
+  if (format.next_message.empty()) return true;
+  return trimmed(end.substr(0, end.size() - format.end.size())).ends_with(format.begin);
 }
 
 }  // namespace wideep::answer

@@ -17,6 +17,11 @@ struct ReasoningFormat {
   std::string_view content_begin = {}, content_end = {};
   // Answers begin with reasoning even if neither prompt nor answer says so.
   bool is_always_open = false;
+  // All marks are tokens of their own, which no text has. Then those of the content come without
+  // reasoning, too, reasoning may begin again behind content, and what is out of place is left out.
+  bool has_own_tokens = false;
+  // What begins the next message of the same answer, behind the reasoning.
+  std::string_view next_message = {};
   // What a template has that makes its marks of parts; "": it has them whole.
   std::string_view sign = {};
 };

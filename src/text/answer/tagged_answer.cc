@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
 #include "answer/cursor.h"
 
@@ -22,7 +23,13 @@ TaggedAnswer::TaggedAnswer(const AnswerSettings& settings)
       calls_(settings.format.calls, *settings.tools),
       place_(reasoning_ == nullptr ? Place::kContent : Place::kBegin),
       is_open_(settings.begins_in_reasoning),
-      must_call_(settings.must_call) {}
+      must_call_(settings.must_call) {
+  if (reasoning_ == nullptr || !reasoning_->has_own_tokens) return;
+  for (const std::string_view mark : {reasoning_->begin, reasoning_->end, reasoning_->content_begin,
+                                      reasoning_->content_end, reasoning_->next_message}) {
+    if (!mark.empty()) marks_.push_back(mark);
+  }
+}
 
 void TaggedAnswer::add_text(std::string_view text, AnswerParts& parts) {
   pending_ += text;
@@ -54,7 +61,7 @@ void TaggedAnswer::take_all(bool is_all, AnswerParts& parts) {
 size_t TaggedAnswer::step(std::string_view text, bool is_all, AnswerParts& parts) {
   switch (place_) {
     case Place::kBegin:
-      return take_begin(text, is_all);
+      return take_begin(text, is_all, parts);
     case Place::kReasoning:
       return take_reasoning(text, is_all, parts);
     case Place::kAfterReasoning:
@@ -64,14 +71,17 @@ size_t TaggedAnswer::step(std::string_view text, bool is_all, AnswerParts& parts
   }
 }
 
-// The tag that begins the reasoning, also if the prompt has it already: some models repeat it.
-size_t TaggedAnswer::take_begin(std::string_view text, bool is_all) {
+// The tag that begins the reasoning, also if the prompt has it already: some models repeat it. Its
+// end alone says that there is none.
+size_t TaggedAnswer::take_begin(std::string_view text, bool is_all, AnswerParts& parts) {
   Cursor in(text, is_all);
   in.space();
   const bool begins = in.optional(reasoning_->begin);
+  const bool ends = !begins && !is_open_ && in.optional(reasoning_->end);
   if (in.wants_more()) return 0;
-  place_ = begins || is_open_ ? Place::kReasoning : Place::kContent;
-  return begins ? in.position() : 0;
+  place_ = begins || is_open_ ? Place::kReasoning : ends ? Place::kAfterReasoning : Place::kContent;
+  if (ends) parts.end_reasoning();
+  return begins || ends ? in.position() : 0;
 }
 
 size_t TaggedAnswer::take_reasoning(std::string_view text, bool is_all, AnswerParts& parts) {
@@ -133,7 +143,7 @@ size_t TaggedAnswer::take_held_call(std::string_view text, bool is_all, AnswerPa
 
 size_t TaggedAnswer::take_after_reasoning(std::string_view text, bool is_all) {
   Cursor in(text, is_all);
-  if (!reasoning_->content_begin.empty()) {
+  if (!reasoning_->content_begin.empty() && marks_.empty()) {
     in.space();
     is_wrapped_ = in.optional(reasoning_->content_begin);
     if (in.wants_more()) return 0;
@@ -142,19 +152,42 @@ size_t TaggedAnswer::take_after_reasoning(std::string_view text, bool is_all) {
   return is_wrapped_ ? in.position() : 0;
 }
 
+// Before a mark, which tokens of their own or an end of the content make certain, all is certain.
 size_t TaggedAnswer::take_content(std::string_view text, bool is_all, AnswerParts& parts) {
-  if (!is_wrapped_ || calls_.in_arguments()) return calls_.take(text, is_all, parts);
-  const std::string_view end = reasoning_->content_end;
-  const size_t found = text.find(end);
-  if (found == 0) {
-    is_wrapped_ = false;
-    parts.end_content();
-    return end.size();
+  const bool has_marks = is_wrapped_ || !marks_.empty();
+  if (!has_marks || calls_.in_arguments()) {
+    num_without_mark_ = 0;
+    return calls_.take(text, is_all, parts);
   }
-  if (found != text.npos) return calls_.take(text.substr(0, found), true, parts);
-  const size_t certain = text.size() - (is_all ? 0 : partial_marker(text, end));
+  const auto marks = marks_.empty() ? std::span(&reasoning_->content_end, 1)
+                                    : std::span<const std::string_view>(marks_);
+  const size_t found = find_first(text, marks, num_without_mark_);
+  if (found == 0) return take_mark(text, parts);
+  size_t certain = std::min(found, text.size()), partial = 0;
+  for (const std::string_view mark : marks) {
+    partial = std::max(partial, found == text.npos ? partial_marker(text, mark) : 0);
+  }
+  num_without_mark_ = certain - partial;
+  if (!is_all) certain -= partial;
   if (certain == 0) return 0;
-  return calls_.take(text.substr(0, certain), is_all, parts);
+  const size_t bytes = calls_.take(text.substr(0, certain), is_all || found != text.npos, parts);
+  num_without_mark_ -= std::min(num_without_mark_, bytes);
+  return bytes;
+}
+
+size_t TaggedAnswer::take_mark(std::string_view text, AnswerParts& parts) {
+  num_without_mark_ = 0;
+  parts.end_content();
+  if (marks_.empty()) {
+    is_wrapped_ = false;
+    return reasoning_->content_end.size();
+  }
+  if (text.starts_with(reasoning_->begin)) {
+    place_ = Place::kReasoning;
+    return reasoning_->begin.size();
+  }
+  const auto is_here = [&](std::string_view mark) { return text.starts_with(mark); };
+  return std::ranges::find_if(marks_, is_here)->size();
 }
 
 }  // namespace wideep::answer

@@ -3,12 +3,13 @@
 // An answer that consists of reasoning between tags, then content and calls of a CallFormat.
 //
 // The reasoning's beginning may be in the prompt. A tag in the middle of the content is content,
-// and a beginning of reasoning whose end is missing makes all of the answer reasoning, up to the
-// first call in it.
+// but for formats whose tags are tokens of their own, and a beginning of reasoning whose end is
+// missing makes all of the answer reasoning, up to the first call in it.
 #pragma once
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "answer/answer_reader.h"
 #include "answer/call_reader.h"
@@ -29,11 +30,12 @@ class TaggedAnswer : public AnswerReader {
 
   void take_all(bool is_all, AnswerParts& parts);
   size_t step(std::string_view text, bool is_all, AnswerParts& parts);
-  size_t take_begin(std::string_view text, bool is_all);
+  size_t take_begin(std::string_view text, bool is_all, AnswerParts& parts);
   size_t take_reasoning(std::string_view text, bool is_all, AnswerParts& parts);
   size_t take_held_call(std::string_view text, bool is_all, AnswerParts& parts);
   size_t take_after_reasoning(std::string_view text, bool is_all);
   size_t take_content(std::string_view text, bool is_all, AnswerParts& parts);
+  size_t take_mark(std::string_view text, AnswerParts& parts);
 
   const ReasoningFormat* reasoning_;
   const CallFormat* format_;  // of calls; null: there are none
@@ -42,7 +44,11 @@ class TaggedAnswer : public AnswerReader {
   bool is_open_;             // the prompt has begun the reasoning
   bool must_call_;           // AnswerSettings
   bool is_wrapped_ = false;  // content_begin was there
-  bool is_cut_ = false;      // by a limit
+  // What is no content wherever it comes, of a format whose marks are tokens of their own, and that
+  // many bytes of the text that is not taken have none of them.
+  std::vector<std::string_view> marks_;
+  size_t num_without_mark_ = 0;
+  bool is_cut_ = false;  // by a limit
   // A call begins the text that is not taken: whether it is one, or is in reasoning, is known when
   // the reasoning ends, or the answer. That many bytes have no end of the reasoning.
   bool holds_call_ = false;

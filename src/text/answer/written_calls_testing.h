@@ -58,18 +58,24 @@ inline std::string arguments_text(const CallFormat& format,
   return all;
 }
 
+// A part of a shape with the number of a call, and an id that has it.
+inline std::string with_number(std::string_view part, size_t number) {
+  std::string text(part);
+  for (const std::string name : {"{index}", "{id}"}) {
+    const size_t at = text.find(name);
+    const std::string value = (name == "{id}" ? "abcdefgh0" : "") + std::to_string(number);
+    if (at != text.npos) text.replace(at, name.size(), value);
+  }
+  return text;
+}
+
 inline std::string calls_text(const CallFormat& format, const std::vector<CallToWrite>& calls) {
   const CallShape& shape = format.shape;
   std::string all(shape.begin);
   for (size_t i = 0; i < calls.size(); ++i) {
     if (i > 0) all += shape.between;
-    all += shape.before_name;
-    all += calls[i].name;
-    std::string before(shape.before_arguments);
-    if (const size_t index = before.find("{index}"); index != before.npos) {
-      before.replace(index, 7, std::to_string(i));
-    }
-    all += before + arguments_text(format, calls[i].arguments);
+    all += with_number(shape.before_name, i) + calls[i].name;
+    all += with_number(shape.before_arguments, i) + arguments_text(format, calls[i].arguments);
     all += shape.after_arguments;
   }
   all += shape.end;
