@@ -71,8 +71,8 @@ Result<model::ModelConfig> read_config(const RunOptions& options) {
 }
 
 // A model of OpenAI's harmony format ends its answers with <|return|>, and with <|call|> where it
-// waits for a tool. Its generation_config.json names both and <|endoftext|>; a model without this
-// file would go on after its calls.
+// waits for a tool; Gemma 4 and Solar Open have such a second end, too. Their
+// generation_config.json names both; a model without this file would go on after its calls.
 void complete_end_tokens(const tokenizer::Tokenizer& tokenizer, std::vector<int>& ends) {
   const auto special = [&](std::string_view name) -> std::optional<int32_t> {
     const auto id = tokenizer.token_to_id(name);
@@ -81,11 +81,13 @@ void complete_end_tokens(const tokenizer::Tokenizer& tokenizer, std::vector<int>
   const auto has = [&](int32_t id) {
     return std::find(ends.begin(), ends.end(), id) != ends.end();
   };
-  const auto last = special("<|return|>");
-  if (!last || !has(*last)) return;
-  for (const char* name : {"<|endoftext|>", "<|call|>"}) {
-    const auto id = special(name);
-    if (id && !has(*id)) ends.push_back(*id);
+  constexpr std::pair<const char*, const char*> kEnds[] = {{"<|return|>", "<|endoftext|>"},
+                                                           {"<|return|>", "<|call|>"},
+                                                           {"<turn|>", "<|tool_response>"},
+                                                           {"<|flush|>", "<|calls|>"}};
+  for (const auto& [known, other] : kEnds) {
+    const auto last = special(known), id = special(other);
+    if (last && has(*last) && id && !has(*id)) ends.push_back(*id);
   }
 }
 

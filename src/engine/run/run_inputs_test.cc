@@ -98,11 +98,13 @@ std::vector<int> end_tokens_with(const std::vector<std::string>& special) {
   return inputs.ok() ? inputs->model.config.eos_token_ids : std::vector<int>();
 }
 
-TEST(RunInputs, HarmonyHasFurtherEndTokens) {
+TEST(RunInputs, CallsHaveFurtherEndTokens) {
   using testing::ElementsAre;
   EXPECT_THAT(end_tokens_with({"<|return|>", "<|call|>", "<|end|>", "<|endoftext|>"}),
               ElementsAre(8192, 8195, 8193));
   EXPECT_THAT(end_tokens_with({"<|return|>"}), ElementsAre(8192));
+  EXPECT_THAT(end_tokens_with({"<turn|>", "<|tool_response>"}), ElementsAre(8192, 8193));
+  EXPECT_THAT(end_tokens_with({"<|flush|>", "<|call|>", "<|calls|>"}), ElementsAre(8192, 8194));
   EXPECT_THAT(end_tokens_with({"<|end|>", "<|call|>", "<|return|>"}), ElementsAre(8192));
 }
 

@@ -121,22 +121,40 @@ class CallWriter {
     }
     const ordered_json& properties = member_of(parameters, "properties");
     const ordered_json& required = member_of(parameters, "required");
-    std::vector<Expression> arguments;
-    bool is_first = true;  // one that must come has come: the next ones have a comma
+    std::vector<Argument> arguments;
     for (const auto& [name, schema] : properties.items()) {
       WIDEEP_TRY_ASSIGN(Expression value, value_of(name, schema, parameters, place));
       const bool is_required = required.is_array() &&
                                std::find(required.begin(), required.end(), name) != required.end();
-      if (format_.form == answer::ArgumentsForm::kPython) {
-        // Its commas would need a way for every subset: all arguments are written.
-        if (!is_first) arguments.push_back(grammar::text(", "));
-        is_first = false;
-        arguments.push_back(std::move(value));
-      } else {
-        arguments.push_back(is_required ? std::move(value) : grammar::optional(std::move(value)));
-      }
+      arguments.push_back({std::move(value), is_required});
     }
-    return grammar::sequence(std::move(arguments));
+    if (format_.form == answer::ArgumentsForm::kPython) return separated(arguments, ", ");
+    if (format_.form == answer::ArgumentsForm::kBareKeys) return separated(arguments, ",");
+    std::vector<Expression> all;
+    for (const Argument& each : arguments) {
+      all.push_back(each.is_required ? each.text : grammar::optional(each.text));
+    }
+    return grammar::sequence(std::move(all));
+  }
+
+  struct Argument {
+    Expression text;
+    bool is_required = false;
+  };
+
+  // A separator comes between those that are written. From the last one on: what may follow where
+  // none has come, and where one has.
+  Expression separated(const std::vector<Argument>& arguments, std::string_view separator) const {
+    Expression first = grammar::sequence({}), next = first;
+    for (auto each = arguments.rbegin(); each != arguments.rend(); ++each) {
+      const Expression one = grammar::call(rules_->add("argument", each->text));
+      const Expression rest = grammar::call(rules_->add("arguments", std::move(next)));
+      const Expression alone = grammar::sequence({one, rest});
+      const Expression behind = grammar::sequence({grammar::text(separator), one});
+      first = each->is_required ? alone : grammar::choice({alone, std::move(first)});
+      next = grammar::sequence({each->is_required ? behind : grammar::optional(behind), rest});
+    }
+    return first;
   }
 
   // An argument with its name.
@@ -144,23 +162,16 @@ class CallWriter {
                               const ordered_json& parameters, const std::string& place) const {
     const answer::TagSyntax& tags = format_.tags;
     const std::string where = fmt::format("{}.properties.{}", place, name);
-    const bool is_text = may_be_text(name, parameters);
-    if (format_.form == answer::ArgumentsForm::kPython) {
-      WIDEEP_TRY_ASSIGN(Expression value, json(with_definitions(schema, parameters), where));
-      return grammar::sequence({grammar::text(name + "="), std::move(value)});
-    }
+    const bool is_python = format_.form == answer::ArgumentsForm::kPython;
+    const bool is_text = !is_python && may_be_text(name, parameters);
     Expression value;
-    if (!is_text) {
-      WIDEEP_TRY_ASSIGN(value, json(with_definitions(schema, parameters), where));
-    } else if (const ordered_json& values = member_of(schema, "enum"); values.is_array()) {
-      std::vector<Expression> texts;
-      for (const ordered_json& each : values) {
-        texts.push_back(
-            grammar::text(each.is_string() ? each.get<std::string>() : formats::json_text(each)));
-      }
-      value = grammar::choice(std::move(texts));
+    if (is_text) {
+      value = text_value(schema);
     } else {
-      value = grammar::text_without(tags.value_end);
+      WIDEEP_TRY_ASSIGN(value, json(with_definitions(schema, parameters), where));
+    }
+    if (is_python || format_.form == answer::ArgumentsForm::kBareKeys) {
+      return grammar::sequence({grammar::text(name + (is_python ? "=" : ":")), std::move(value)});
     }
     std::string key_end(tags.key_end);
     if (tags.says_whether_text)
@@ -169,6 +180,25 @@ class CallWriter {
         {written(tags.key_begin), grammar::text(name), written(key_end), written(tags.after_key),
          written(tags.value_begin), written(tags.around_value), std::move(value),
          written(tags.around_value), written(tags.value_end), written(tags.after_value)});
+  }
+
+  // Without JSON's quotes. Of an enum with texts, the other values are JSON.
+  Expression text_value(const ordered_json& schema) const {
+    const answer::TagSyntax& tags = format_.tags;
+    const bool has_quotes = format_.form == answer::ArgumentsForm::kBareKeys;
+    const auto quoted = [&](Expression text) {
+      if (!has_quotes) return text;
+      return grammar::sequence(
+          {written(tags.value_begin), std::move(text), written(tags.value_end)});
+    };
+    const ordered_json& values = member_of(schema, "enum");
+    if (!values.is_array()) return quoted(grammar::text_without(tags.value_end));
+    std::vector<Expression> texts;
+    for (const ordered_json& each : values) {
+      texts.push_back(each.is_string() ? quoted(grammar::text(each.get<std::string>()))
+                                       : grammar::text(formats::json_text(each)));
+    }
+    return grammar::choice(std::move(texts));
   }
 
   // Whether the value may be a text, which is written without JSON's quotes. One that may be

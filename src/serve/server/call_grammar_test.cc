@@ -190,6 +190,29 @@ TEST(CallGrammarTest, ReasoningMayComeBefore) {
   EXPECT_EQ(match(grammar(Reasoning::kOff), "<think>"), grammar::Match::kNone);
 }
 
+// Arguments with commas between them: those that must come, and any of the others.
+TEST(CallGrammarTest, ArgumentsMayBeLeftOut) {
+  const auto matches = [](const answer::CallFormat& format, const std::string& arguments) {
+    const auto grammar = grammar_of(style_of(format), "find").value();
+    return match(grammar, std::string(format.shape.begin) + std::string(format.shape.before_name) +
+                              "find" + std::string(format.shape.before_arguments) + arguments +
+                              std::string(format.shape.after_arguments) +
+                              std::string(format.shape.end));
+  };
+  const std::string text = R"(s:<|"|>x<|"|>)";
+  for (const std::string& good :
+       {"a:1," + text, "a:1," + text + R"(,k:<|"|>two<|"|>)", "a:1," + text + ",b:true,o:{}"}) {
+    EXPECT_EQ(matches(answer::kGemma4, good), grammar::Match::kWhole) << good;
+  }
+  for (const std::string& bad : {std::string("a:1"), text, "a:1,," + text, ",a:1," + text,
+                                 "a:1," + text + R"(,k:<|"|>three<|"|>)"}) {
+    EXPECT_EQ(matches(answer::kGemma4, bad), grammar::Match::kNone) << bad;
+  }
+  EXPECT_EQ(matches(answer::kPythonic, R"(a=1, s="x")"), grammar::Match::kWhole);
+  EXPECT_EQ(matches(answer::kPythonic, R"(a=1, s="x", n=null)"), grammar::Match::kWhole);
+  EXPECT_EQ(matches(answer::kPythonic, R"(s="x")"), grammar::Match::kNone);
+}
+
 // Of models whose marks are tokens of their own: reasoning, content and calls are messages.
 TEST(CallGrammarTest, ContentIsWrappedWhereItAlwaysIs) {
   AnswerStyle style = style_of(answer::kSolarOpen);

@@ -268,7 +268,13 @@ Parsed<ChosenTemplate> Preparation::choose_template(ChatRequest& request) const 
 Parsed<std::string> Preparation::chat_prompt(const ChosenTemplate& chosen,
                                              ChatRequest request) const {
   const std::string prefill = request.prefill;
+  const bool begins_answer = request.add_generation_prompt;
   WIDEEP_PARSED(std::string text, rendered(chosen.chat, std::move(request)));
+  const answer::CallFormat* calls = chosen.style->format.calls;
+  if (begins_answer && calls != nullptr && !calls->turn_end.empty() &&
+      text.ends_with(calls->turn_end)) {
+    text += calls->turn_begin;
+  }
   WIDEEP_REFUSE_IF(add_prefill(prefill, *chosen.style, &text));
   return text;
 }

@@ -204,6 +204,37 @@ const std::vector<Example>& examples() {
        "<|tool_call:end|><|calls|>",
        "",
        {{"f", "a1b2c3d4e5", "{\"a\": 1}"}, {"g", "0000000000", "{}"}}},
+      // Gemma
+      {"gemma4",
+       "<|tool_call>call:f{a:1,b:true,l:[1,<|\"|>x, ]<|\"|>],n:<|\"|>\"y\"<|\"|>,o:{k:{},z:null},"
+       "s:<|\"|>1}\n<|\"|>}<tool_call|><|tool_call>call:g{}<tool_call|><|tool_response>",
+       "",
+       {{"f", "",
+         "{\"a\": 1, \"b\": true, \"l\": [1, \"x, ]\"], \"n\": \"\\\"y\\\"\", \"o\": {\"k\": {}, "
+         "\"z\": null}, \"s\": \"1}\\n\"}"},
+        {"g", "", "{}"}}},
+      // Spaces, JSON's quotes, Python's words, and none.
+      {"gemma4",
+       "I see. <|tool_call> call: f { \"a\" : 2 , s:\"a\\\"\\d\\u00e9\\ud800\", <|\"|>o<|\"|>: "
+       "{\"k\": [] "
+       "}, n: None, x: two words } <tool_call|>",
+       "I see.",
+       {{"f", "",
+         "{\"a\": 2, \"s\": \"a\\\"\\\\d\\u00e9\\ufffd\", \"o\": {\"k\": []}, \"n\": null, "
+         "\"x\": \"two words\"}"}}},
+      {"gemma4", "<|tool_call>call:g<tool_call|>Yes", "Yes", {{"g", "", "{}"}}},
+      // The schema says that it is a text.
+      {"gemma4",
+       "<|tool_call>call:f{s:12,a:12}<tool_call|>",
+       "",
+       {{"f", "", "{\"s\": \"12\", \"a\": 12}"}}},
+      // Ends that are missing, and one too many.
+      {"gemma4",
+       "<|tool_call>call:f{l:[1,2<tool_call|><|tool_call>call:f{o:{k:[1},a:1],b:}<tool_call|>",
+       "",
+       {{"f", "", "{\"l\": [1, 2]}"}, {"f", "", "{\"o\": {\"k\": [1]}, \"a\": 1, \"b\": \"\"}"}}},
+      {"gemma4", "<|tool_call>call:f{s:<|\"|>ab", "", {{"f", "", "{\"s\": \"ab\"}"}}},
+      {"gemma4", "<|tool_call>call:f{l:[[{k:", "", {{"f", "", "{\"l\": [[{\"k\": \"\"}]]}"}}},
       // Laguna, Ling 3
       {"poolside_v1",
        "<tool_call>g\n</tool_call>\n<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n"
@@ -449,7 +480,9 @@ TEST(AnswerReaderTest, ReadsWhatIsWritten) {
     const AnswerSettings settings = settings_of(nullptr, format, some_tools());
     // Between tags, marks in values may be those of other calls: value_end_test.cc.
     std::vector<std::string_view> marks;
-    if (format->form != ArgumentsForm::kTags) marks = settings.format.markers();
+    const bool has_quotes =
+        format->form == ArgumentsForm::kJson || format->form == ArgumentsForm::kPython;
+    if (has_quotes) marks = settings.format.markers();
     for (int i = 0; i < 300; ++i) {
       std::vector<CallToWrite> calls;
       std::vector<ReadCall> expected;
@@ -562,6 +595,10 @@ constexpr Thought kThoughts[] = {
     {"solar_open", false, "<|content|>Yes.<|end|>", "", "Yes."},
     {"cohere_command4", true, "hm<|END_THINKING|><|START_TEXT|>Yes.<|END_TEXT|>", "hm", "Yes."},
     {"cohere_command4", false, "<|START_TEXT|>Yes.<|END_TEXT|>", "", "Yes."},
+    {"gemma4", false, "<|channel>thought\nhm\n<channel|>Yes.", "hm", "Yes."},
+    {"gemma4", false, "<|channel>thought\n<channel|>Yes.", "", "Yes."},
+    {"gemma4", false, "Yes.<|channel>thought\n<channel|>", "", "Yes."},
+    {"gemma4", false, "Yes. <channel|>", "", "Yes."},
     {"cohere_command3", true, "hm<|END_THINKING|><|START_RESPONSE|>Yes.", "hm", "Yes."},
     // Again behind the content.
     {"cohere_command4", true,
@@ -624,6 +661,9 @@ TEST(ReasoningFormatTest, PromptsOpenReasoning) {
   const ReasoningFormat& solar = *find_reasoning_format("solar_open");
   EXPECT_TRUE(closes_reasoning(solar, "assistant<|think|><|end|><|begin|>assistant"));
   EXPECT_FALSE(closes_reasoning(solar, "<|content|>hi<|end|><|begin|>assistant"));
+  const ReasoningFormat& gemma = *find_reasoning_format("gemma4");
+  EXPECT_TRUE(closes_reasoning(gemma, "<|turn>model\n<|channel>thought\n<channel|>"));
+  EXPECT_FALSE(closes_reasoning(gemma, "<turn|>\n<|turn>model\n"));
   const ReasoningFormat& cohere = *find_reasoning_format("cohere_command4");
   EXPECT_TRUE(opens_reasoning(cohere, "<|CHATBOT_TOKEN|><|START_THINKING|>"));
   EXPECT_TRUE(closes_reasoning(cohere, "<|START_THINKING|><|END_THINKING|>"));
@@ -642,6 +682,7 @@ TEST(CallFormatsTest, AreChosenByTemplates) {
       {"<tool_call>' + name + '<tool_sep>\n<arg_key>", "hy_v3_preview"},
       {"<|START_ACTION|>[", "cohere_command4"},
       {"<|tool_call:begin|><tool-call-id><|tool_call:name|>", "solar_open"},
+      {"'<|tool_call>call:' + function['name'] + '{'", "gemma4"},
       {"<dots_function_call>\n<invoke name=\"", "dots"},
       {"<|tool_calls_section_begin|>", "kimi_k2"},
       {"<minimax:tool_call>", "minimax_m2"},
@@ -697,6 +738,7 @@ constexpr Published kPublished[] = {
     {"Qwen3.5-4B", "qwen3_coder", "think"},
     {"Solar-Open", "solar_open", "solar_open"},
     {"StepFun3.5", "qwen3_coder", "think"},
+    {"gemma-4", "gemma4", "gemma4"},
     {"granite-4", "hermes", ""},
     {"ling-3", "glm45", "think"},
 };

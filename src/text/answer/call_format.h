@@ -34,14 +34,17 @@ enum class ArgumentsForm {
   kJson,    // an object
   kTags,    // each between tags, texts without quotes
   kPython,  // name=value, …
+  // {name:value, …}, with texts between TagSyntax's value_begin and value_end, and names without
+  // quotes inside of values, too.
+  kBareKeys,
 };
 
 // Tags around arguments: KEY_BEGIN name KEY_END VALUE_BEGIN value VALUE_END …, then CALL_END.
 struct TagSyntax {
-  std::string_view key_begin, key_end;
-  std::string_view value_begin;  // "": nothing
-  std::string_view value_end;
-  std::string_view call_end;
+  std::string_view key_begin = {}, key_end = {};
+  std::string_view value_begin = {};  // "": nothing
+  std::string_view value_end = {};
+  std::string_view call_end = {};
   bool strips_line_feeds = false;  // one at each end of a value belongs to the format
   // What comes between a name's end and KEY_END: ` string="true"`, or "false" for JSON.
   bool says_whether_text = false;
@@ -75,7 +78,7 @@ struct CallFormat {
   void (*read_next)(Cursor& in, CallHead& head) = nullptr;
   ArgumentsForm form = ArgumentsForm::kJson;
   TagSyntax tags = {};
-  // Of kJson: what ends a call whose arguments are no JSON; "": the end of the answer.
+  // Of kBareKeys: what ends a call in any case. Of kJson: what ends a call whose arguments are no JSON; "": the end of the answer.
   std::string_view call_end = {};
   // Markers between begin and arguments.
   std::vector<std::string_view> inner = {};
@@ -85,6 +88,8 @@ struct CallFormat {
   // ends reasoning only if nothing else does.
   bool ends_reasoning = false;
   CallShape shape = {};
+  // Some templates end a prompt with TURN_END where they should begin the answer.
+  std::string_view turn_end = {}, turn_begin = {};
   // Ids as the model's template wants them: nine letters and digits.
   bool has_short_ids = false;
 };

@@ -7,9 +7,10 @@ namespace wideep::answer {
 namespace {
 
 constexpr const CallFormat* kFormats[] = {
-    &kHermes,      &kGranite,     &kHunyuan,    &kLlamaJson, &kMistral, &kMistralV11, &kDeepSeekV3,
-    &kDeepSeekV31, &kDeepSeekV32, &kDeepSeekV4, &kKimiK2,    &kGlm45,   &kCohere,     &kSolarOpen,
-    &kHyV3,        &kHyV3Preview, &kQwen3Coder, &kMiniMaxM2, &kDots,    &kPythonic};
+    &kHermes,     &kGranite,     &kHunyuan,     &kLlamaJson,  &kMistral,     &kMistralV11,
+    &kDeepSeekV3, &kDeepSeekV31, &kDeepSeekV32, &kDeepSeekV4, &kKimiK2,      &kGlm45,
+    &kCohere,     &kSolarOpen,   &kGemma4,      &kHyV3,       &kHyV3Preview, &kQwen3Coder,
+    &kMiniMaxM2,  &kDots,        &kPythonic};
 
 // What only templates of one format contain; the first line whose texts are all there decides.
 struct Sign {
@@ -26,6 +27,7 @@ constexpr Sign kSigns[] = {
     {&kMiniMaxM2, "<minimax:tool_call>"},
     {&kCohere, "<|START_ACTION|>"},
     {&kSolarOpen, "<|tool_call:begin|>"},
+    {&kGemma4, "<|tool_call>call:"},
     {&kDots, "<dots_function_call>"},
     {&kHyV3, "<tool_sep", ":opensource"},
     {&kHyV3Preview, "<tool_sep>", "<arg_key>"},

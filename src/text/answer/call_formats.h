@@ -12,7 +12,7 @@
 namespace wideep::answer {
 
 extern const CallFormat kHermes, kGranite, kHunyuan, kLlamaJson, kMistral, kMistralV11, kDeepSeekV3,
-    kDeepSeekV31, kDeepSeekV32, kDeepSeekV4, kKimiK2, kGlm45, kCohere, kSolarOpen, kHyV3,
+    kDeepSeekV31, kDeepSeekV32, kDeepSeekV4, kKimiK2, kGlm45, kCohere, kSolarOpen, kGemma4, kHyV3,
     kHyV3Preview, kQwen3Coder, kMiniMaxM2, kDots, kPythonic;
 
 // Those that CallReader goes through; GPT-OSS's is in harmony_answer.h.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "answer/make_arguments.h"
 
+#include "answer/bare_key_arguments.h"
 #include "answer/tagged_arguments.h"
 
 namespace wideep::answer {
@@ -9,6 +10,8 @@ std::unique_ptr<Arguments> make_arguments(const CallFormat& format, const Tool& 
   switch (format.form) {
     case ArgumentsForm::kTags:
       return std::make_unique<TaggedArguments>(format, tool);
+    case ArgumentsForm::kBareKeys:
+      return std::make_unique<BareKeyArguments>(format, tool);
     case ArgumentsForm::kPython:
       return std::make_unique<PythonArguments>();
     default:

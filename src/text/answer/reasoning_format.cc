@@ -32,6 +32,7 @@ constexpr ReasoningFormat kFormats[] = {
      .content_end = "<|END_RESPONSE|>",
      .has_own_tokens = true},
     {.name = "seed_oss", .begin = "<seed:think>", .end = "</seed:think>"},
+    {.name = "gemma4", .begin = "<|channel>thought", .end = "<channel|>", .has_own_tokens = true},
     {.name = "hy_v3",
      .begin = "<think:opensource>",
      .end = "</think:opensource>",

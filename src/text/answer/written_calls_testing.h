@@ -30,9 +30,27 @@ inline std::string python_text(const nlohmann::ordered_json& value) {
   return value.is_object() ? "{" + text + "}" : "[" + text + "]";
 }
 
+// As Gemma 4 writes values.
+inline std::string bare_key_text(const CallFormat& format, const nlohmann::ordered_json& value) {
+  const std::string quote(format.tags.value_begin);
+  if (value.is_string()) return quote + value.get<std::string>() + quote;
+  if (!value.is_structured()) return value.dump();
+  std::string text;
+  for (const auto& [key, each] : value.items()) {
+    text += text.empty() ? "" : ",";
+    if (value.is_object()) text += key + ":";
+    text += bare_key_text(format, each);
+  }
+  return value.is_object() ? "{" + text + "}" : "[" + text + "]";
+}
+
 inline std::string arguments_text(const CallFormat& format,
                                   const nlohmann::ordered_json& arguments) {
   if (format.form == ArgumentsForm::kJson) return arguments.dump();
+  if (format.form == ArgumentsForm::kBareKeys) {
+    const std::string object = bare_key_text(format, arguments);
+    return object.substr(1, object.size() - 2);
+  }
   std::string all;
   const TagSyntax& tags = format.tags;
   const auto add = [&](std::string_view text) { all += text; };
