@@ -176,10 +176,13 @@ class CallWriter {
     std::string key_end(tags.key_end);
     if (tags.says_whether_text)
       key_end = std::string("\" string=\"") + (is_text ? "true" : "false") + "\">";
+    const bool names_end = format_.form == answer::ArgumentsForm::kElements;
     return grammar::sequence(
         {written(tags.key_begin), grammar::text(name), written(key_end), written(tags.after_key),
          written(tags.value_begin), written(tags.around_value), std::move(value),
-         written(tags.around_value), written(tags.value_end), written(tags.after_value)});
+         written(tags.around_value), written(tags.value_end),
+         names_end ? grammar::text(name + std::string(tags.key_end)) : grammar::text(""),
+         written(tags.after_value)});
   }
 
   // Without JSON's quotes. Of an enum with texts, the other values are JSON.

@@ -116,7 +116,9 @@ inline const nlohmann::ordered_json& some_tools() {
       "$defs": {"thing": {"type": "object"}}}}},
     {"type": "function", "function": {"name": "g"}},
     {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object",
-      "properties": {"city": {"type": "string"}, "days": {"type": "number"}}}}}])");
+      "properties": {"city": {"type": "string"}, "days": {"type": "number"},
+        "places": {"type": "array", "items": {"type": "object", "properties": {
+          "zip": {"type": "string"}}}}}}}}])");
   return tools;
 }
 

@@ -37,6 +37,7 @@ enum class ArgumentsForm {
   // {name:value, …}, with texts between TagSyntax's value_begin and value_end, and names without
   // quotes inside of values, too.
   kBareKeys,
+  kElements,  // as kTags, with names in the tags, and objects and lists as elements inside
 };
 
 // Tags around arguments: KEY_BEGIN name KEY_END VALUE_BEGIN value VALUE_END …, then CALL_END.

@@ -10,7 +10,7 @@ constexpr const CallFormat* kFormats[] = {
     &kHermes,     &kGranite,     &kHunyuan,     &kLlamaJson,  &kMistral,     &kMistralV11,
     &kDeepSeekV3, &kDeepSeekV31, &kDeepSeekV32, &kDeepSeekV4, &kKimiK2,      &kGlm45,
     &kCohere,     &kSolarOpen,   &kGemma4,      &kHyV3,       &kHyV3Preview, &kQwen3Coder,
-    &kMiniMaxM2,  &kDots,        &kPythonic};
+    &kMiniMaxM2,  &kMiniMaxM3,   &kDots,        &kPythonic};
 
 // What only templates of one format contain; the first line whose texts are all there decides.
 struct Sign {
@@ -24,6 +24,7 @@ constexpr Sign kSigns[] = {
     {&kDeepSeekV3, "<｜tool▁calls▁begin｜>", "```json"},
     {&kDeepSeekV31, "<｜tool▁calls▁begin｜>"},
     {&kKimiK2, "<|tool_calls_section_begin|>"},
+    {&kMiniMaxM3, "]<]minimax[>["},
     {&kMiniMaxM2, "<minimax:tool_call>"},
     {&kCohere, "<|START_ACTION|>"},
     {&kSolarOpen, "<|tool_call:begin|>"},

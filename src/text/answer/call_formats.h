@@ -13,7 +13,7 @@ namespace wideep::answer {
 
 extern const CallFormat kHermes, kGranite, kHunyuan, kLlamaJson, kMistral, kMistralV11, kDeepSeekV3,
     kDeepSeekV31, kDeepSeekV32, kDeepSeekV4, kKimiK2, kGlm45, kCohere, kSolarOpen, kGemma4, kHyV3,
-    kHyV3Preview, kQwen3Coder, kMiniMaxM2, kDots, kPythonic;
+    kHyV3Preview, kQwen3Coder, kMiniMaxM2, kMiniMaxM3, kDots, kPythonic;
 
 // Those that CallReader goes through; GPT-OSS's is in harmony_answer.h.
 std::span<const CallFormat* const> call_formats();

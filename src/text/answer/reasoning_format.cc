@@ -33,6 +33,7 @@ constexpr ReasoningFormat kFormats[] = {
      .has_own_tokens = true},
     {.name = "seed_oss", .begin = "<seed:think>", .end = "</seed:think>"},
     {.name = "gemma4", .begin = "<|channel>thought", .end = "<channel|>", .has_own_tokens = true},
+    {.name = "minimax_m3", .begin = "<mm:think>", .end = "</mm:think>", .has_own_tokens = true},
     {.name = "hy_v3",
      .begin = "<think:opensource>",
      .end = "</think:opensource>",

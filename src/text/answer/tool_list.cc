@@ -23,7 +23,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int kMaxReferences = 8;  // of schemas that refer to others, or contain them
+constexpr int kMaxReferences = 8;     // of schemas that refer to others, or contain them
+constexpr size_t kMaxMembers = 4096;  // of a tool whose types are kept
 
 // The member, or null if there is none.
 const ordered_json& member_of(const ordered_json& object, std::string_view name) {
@@ -86,6 +87,20 @@ class TypeFinder {
     return reference.is_string() ? types_of_reference(reference, references + 1) : 0;
   }
 
+  // What the schema refers to.
+  const ordered_json& resolved(const ordered_json& schema) const {
+    const ordered_json* found = &schema;
+    for (int i = 0; i < kMaxReferences; ++i) {
+      const ordered_json& reference = member_of(*found, "$ref");
+      const auto known = reference.is_string()
+                             ? definitions_.find(reference.get_ref<const std::string&>())
+                             : definitions_.end();
+      if (known == definitions_.end()) break;
+      found = known->second;
+    }
+    return *found;
+  }
+
  private:
   Types types_of_all(const ordered_json& choices, int references) {
     Types types = 0;
@@ -110,6 +125,24 @@ class TypeFinder {
   std::map<std::pair<const ordered_json*, int>, Types> types_;
 };
 
+// Of the members of an object, or of the items of a list, and of theirs.
+void add_members(const ordered_json& schema, const std::string& path, int depth, TypeFinder& finder,
+                 Tool* tool) {
+  const auto add = [&](const std::string& name, const ordered_json& member) {
+    if (tool->arguments.size() >= kMaxMembers) return;
+    const std::string inner = member_path(path, name);
+    const Types types = finder.types_in(member);
+    tool->arguments[inner] = types == 0 ? kAnyType : types;
+    if (depth < kMaxReferences) add_members(member, inner, depth + 1, finder, tool);
+  };
+  const ordered_json& here = finder.resolved(schema);
+  const ordered_json& properties = member_of(here, "properties");
+  if (properties.is_object()) {
+    for (const auto& [name, member] : properties.items()) add(name, member);
+  }
+  if (const ordered_json& items = member_of(here, "items"); items.is_object()) add("item", items);
+}
+
 Tool tool_of(const ordered_json& parameters) {
   Tool tool;
   const ordered_json& properties = member_of(parameters, "properties");
@@ -118,6 +151,9 @@ Tool tool_of(const ordered_json& parameters) {
   for (const auto& [name, schema] : properties.items()) {
     const Types types = finder.types_in(schema);
     tool.arguments[name] = types == 0 ? kAnyType : types;
+  }
+  for (const auto& [name, schema] : properties.items()) {
+    add_members(schema, name, 0, finder, &tool);
   }
   return tool;
 }

@@ -20,7 +20,8 @@ inline constexpr Types kText = 1, kNumber = 2, kBoolean = 4, kNull = 8, kObject 
 inline constexpr Types kAnyType = 63;
 
 struct Tool {
-  std::map<std::string, Types, std::less<>> arguments;  // by name
+  // By name; those of members and items by member_path().
+  std::map<std::string, Types, std::less<>> arguments;
 
   // kAnyType: the schema does not say.
   Types types_of(std::string_view argument) const {
@@ -45,6 +46,11 @@ class ToolList {
  private:
   std::map<std::string, Tool, std::less<>> by_name_;
 };
+
+// The name of a member of what has a name; "item" is those of a list.
+inline std::string member_path(std::string_view path, std::string_view name) {
+  return std::string(path) + '\x1f' + std::string(name);
+}
 
 // The JSON text of an argument that was written without quotes: as one of the types if it can be
 // read as one, else as a string. Python's True, False, None, lists and dicts are read, too.

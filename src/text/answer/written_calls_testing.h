@@ -44,9 +44,22 @@ inline std::string bare_key_text(const CallFormat& format, const nlohmann::order
   return value.is_object() ? "{" + text + "}" : "[" + text + "]";
 }
 
+// As MiniMax-M3 writes values.
+inline std::string element_text(const CallFormat& format, const nlohmann::ordered_json& value) {
+  if (!value.is_structured()) return value.is_string() ? value.get<std::string>() : value.dump();
+  const std::string begin(format.tags.key_begin), end(format.tags.value_end);
+  std::string text;
+  for (const auto& [key, each] : value.items()) {
+    const std::string name = (value.is_array() ? "item" : key) + std::string(format.tags.key_end);
+    text += begin + name + element_text(format, each) + end + name;
+  }
+  return text;
+}
+
 inline std::string arguments_text(const CallFormat& format,
                                   const nlohmann::ordered_json& arguments) {
   if (format.form == ArgumentsForm::kJson) return arguments.dump();
+  if (format.form == ArgumentsForm::kElements) return element_text(format, arguments);
   if (format.form == ArgumentsForm::kBareKeys) {
     const std::string object = bare_key_text(format, arguments);
     return object.substr(1, object.size() - 2);
