@@ -50,6 +50,23 @@ std::vector<int32_t> tokens_in(const std::vector<std::string_view>& markers,
   return tokens;
 }
 
+// From the least on: OpenAI's, and what templates call the first of them.
+constexpr std::string_view kEfforts[] = {"none",   "no_think", "minimal", "low",
+                                         "medium", "high",     "xhigh",   "max"};
+constexpr std::string_view kLastOff = "no_think";
+
+// Those that are texts in it.
+std::vector<std::string> efforts_in(std::string_view text) {
+  std::vector<std::string> efforts;
+  if (text.find("reasoning_effort") == text.npos) return efforts;
+  for (const std::string_view each : kEfforts) {
+    const bool is_there = text.find(fmt::format("'{}'", each)) != text.npos ||
+                          text.find(fmt::format("\"{}\"", each)) != text.npos;
+    if (is_there) efforts.emplace_back(each);
+  }
+  return efforts;
+}
+
 // Whatever may be a name in it, also of what it does not read.
 std::set<std::string, std::less<>> words_of(std::string_view text) {
   constexpr std::string_view kLetters =
@@ -87,6 +104,30 @@ Status ParserNames::check() const {
   return {};
 }
 
+std::string AnswerStyle::effort_for(std::string_view asked) const {
+  const auto rank = [](std::string_view effort) {
+    return std::find(std::begin(kEfforts), std::end(kEfforts), effort) - std::begin(kEfforts);
+  };
+  const bool is_off = rank(asked) <= rank(kLastOff);
+  const auto is_alike = [&](const std::string& each) {
+    return (rank(each) <= rank(kLastOff)) == is_off;
+  };
+  if (is_off) {
+    const auto off = std::ranges::find_if(efforts, is_alike);
+    if (off != efforts.end()) return *off;
+    const bool has_least = !efforts.empty() && efforts.front() == "minimal";
+    return has_least ? efforts.front() : "";
+  }
+  if (!refuses_efforts) return std::string(asked);
+  std::string best(asked);
+  for (const std::string& each : efforts) {
+    if (!is_alike(each)) continue;
+    best = each;
+    if (rank(each) >= rank(asked)) break;
+  }
+  return best;
+}
+
 bool AnswerStyle::marks(int32_t token) const {
   return std::binary_search(markers.begin(), markers.end(), token);
 }
@@ -121,6 +162,8 @@ Result<AnswerStyle> answer_style(std::string_view text, const tokenizer::Tokeniz
   }
   style.reads_thinking = text.find("message.thinking") != text.npos;
   style.names = words_of(text);
+  style.efforts = efforts_in(text);
+  style.refuses_efforts = style.efforts.size() > 1 && text.find("raise_exception") != text.npos;
   style.knows_developer = text.find("developer") != text.npos;
   return style;
 }

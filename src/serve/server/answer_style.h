@@ -40,9 +40,14 @@ struct AnswerStyle {
   // Earlier reasoning is read as message.thinking, not message.reasoning_content.
   bool reads_thinking = false;
   bool knows_developer = false;              // the role
+  std::vector<std::string> efforts = {};     // of reasoning, that it names; from the least on
+  bool refuses_efforts = false;              // others than these
   std::set<std::string, std::less<>> names;  // all words of the template
 
   bool marks(int32_t token) const;
+  // What the template calls an effort of a request: where it refuses others, the next higher one
+  // that it names. "": nothing. Of "none", what switches reasoning off.
+  std::string effort_for(std::string_view asked) const;
 };
 
 // REQUIRES: names.check() has passed. Errors (invalid input): a format that the tokenizer lacks the

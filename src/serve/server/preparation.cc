@@ -77,23 +77,37 @@ AnswerPlan plan_of(const ChatRequest& request, const ChosenTemplate& chosen) {
           .returns_reasoning = request.include_reasoning};
 }
 
+// Whether the model shall reason, if the request says so, by whatever name.
+std::optional<bool> thinks_as_asked(const ChatRequest& request) {
+  if (!request.reasoning_effort.empty()) return request.reasoning_effort != "none";
+  for (const char* name : {"enable_thinking", "thinking"}) {
+    const auto found = request.variables.find(name);
+    if (found != request.variables.end() && found->is_boolean()) return found->get<bool>();
+  }
+  return {};
+}
+
 // Roles as the template knows them, and the names under which templates know how much to reason,
 // and earlier reasoning. A name that a template does not know has no effect.
 void suit_template(ChatRequest& request, const AnswerStyle& style) {
   const auto set = [&](const char* name, const ordered_json& value) {
     if (!request.variables.contains(name)) request.variables[name] = value;
   };
-  if (request.reasoning_effort == "none") {
-    set("enable_thinking", false);
-    set("thinking", false);
-  } else if (!request.reasoning_effort.empty()) {
-    set("reasoning_effort", request.reasoning_effort);
+  if (const std::optional<bool> thinks = thinks_as_asked(request)) {
+    for (const char* name : {"enable_thinking", "thinking"}) set(name, *thinks);
+    set("thinking_mode", *thinks ? "enabled" : "disabled");
+    const std::string& asked = request.reasoning_effort;
+    // Of a template that has a name for not thinking, that may be the default.
+    const bool is_silent = asked.empty() && *thinks && style.effort_for("none").empty();
+    const std::string effort = style.effort_for(!asked.empty() ? asked : *thinks ? "high" : "none");
+    if (!is_silent && !effort.empty()) set("reasoning_effort", effort);
   }
   for (ordered_json& message : request.messages) {
     // A template that does not know the role would refuse the message, or leave it out.
     if (message["role"] == "developer" && !style.knows_developer) message["role"] = "system";
-    if (message.contains("reasoning") && !message.contains("reasoning_content")) {
-      message["reasoning_content"] = message["reasoning"];
+    for (const auto& [from, to] : {std::pair("reasoning", "reasoning_content"),
+                                   std::pair("reasoning_content", "reasoning")}) {
+      if (message.contains(from) && !message.contains(to)) message[to] = message[from];
     }
     // GPT-OSS's template takes either content or reasoning beside calls.
     const bool has_both = message.contains("tool_calls") && message.contains("content") &&

@@ -230,6 +230,10 @@ class ServiceTest : public testing::Test {
          "{{ c.function.arguments | tojson }}{% endfor %};{% endfor %}"
          "{{ reasoning_effort }}{% if enable_thinking is defined and not enable_thinking %}"
          "<think></think>{% endif %}"},
+        {"effort",
+         "{% if reasoning_effort not in ['no_think', 'low', 'high'] %}"
+         "{{ raise_exception('effort') }}{% endif %}{{ reasoning_effort }};{{ thinking }};"
+         "{{ thinking_mode }};{{ messages[0].reasoning }}"},
         {"mistral", "[TOOL_CALLS]"},
         {"kimi", "<|tool_call_begin|><|tool_calls_section_begin|>"},
         {"strict",
@@ -623,9 +627,10 @@ TEST_F(ServiceTest, ToolsHaveTheirOwnTemplateAndKeepAllDigits) {
   EXPECT_EQ(backend_.last_request.prompt.ids(), tokenizer_.encode("<s>[user] x", false));
   EXPECT_EQ(with("").status, 200);
   EXPECT_EQ(backend_.last_request.prompt.ids(), tokenizer_.encode("<s>[user] x", false));
-  EXPECT_THAT(with(R"(, "chat_template": "rag")").body,
-              HasSubstr("no chat template 'rag', only: broken, calls, default, kimi, mistral, "
-                        "opens, plans, qwen, strict, tool_use"));
+  EXPECT_THAT(
+      with(R"(, "chat_template": "rag")").body,
+      HasSubstr("no chat template 'rag', only: broken, calls, default, effort, kimi, mistral, "
+                "opens, plans, qwen, strict, tool_use"));
   EXPECT_THAT(with(R"(, "chat_template": "broken")").body, HasSubstr("the tag has no end"));
 }
 
@@ -2920,6 +2925,37 @@ TEST_F(CallServiceTest, TemplatesGetWhatWasCalledAndThought) {
   body["reasoning_effort"] = "none";
   ASSERT_EQ(chat(body).status, 200);
   EXPECT_THAT(prompt(), testing::EndsWith("tool:5;<think></think>"));
+}
+
+// However a request asks for reasoning, and whatever the template calls it.
+TEST_F(CallServiceTest, TemplatesGetTheEffortsThatTheyKnow) {
+  json body = {
+      {"model", "m"},
+      {"chat_template", "effort"},
+      {"messages", {{{"role", "assistant"}, {"content", "x"}, {"reasoning_content", "thought"}}}}};
+  const auto prompt_with = [&](const json& more) {
+    json asked = body;
+    asked.update(more);
+    const Reply reply = chat(asked);
+    return reply.status == 200 ? prompt() : reply.body;
+  };
+  const std::string off = "no_think;False;disabled;thought", on = ";True;enabled;thought";
+  EXPECT_EQ(prompt_with({{"reasoning_effort", "none"}}), off);
+  EXPECT_EQ(prompt_with({{"reasoning_effort", "minimal"}}), "low" + on);
+  EXPECT_EQ(prompt_with({{"reasoning_effort", "low"}}), "low" + on);
+  EXPECT_EQ(prompt_with({{"reasoning_effort", "medium"}}), "high" + on);
+  EXPECT_EQ(prompt_with({{"reasoning_effort", "max"}}), "high" + on);
+  for (const char* name : {"enable_thinking", "thinking"}) {
+    EXPECT_EQ(prompt_with({{"chat_template_kwargs", {{name, false}}}}), off);
+    EXPECT_EQ(prompt_with({{"chat_template_kwargs", {{name, true}}}}), "high" + on);
+  }
+  // What a client sets itself stays.
+  EXPECT_EQ(
+      prompt_with({{"reasoning_effort", "high"},
+                   {"chat_template_kwargs",
+                    {{"thinking", "so"}, {"thinking_mode", 1}, {"reasoning_effort", "low"}}}}),
+      "low;so;1;thought");
+  EXPECT_THAT(prompt_with(json::object()), HasSubstr("effort"));
 }
 
 TEST_F(CallServiceTest, MistakesInToolsAreNamed) {

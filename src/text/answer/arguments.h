@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Readers of a call's arguments, one for each ArgumentsForm (those of kTags are in
-// tagged_arguments.h, of kBareKeys in bare_key_arguments.h, of kElements in element_arguments.h): from what the model writes to the JSON text that clients get, as it comes.
+// Readers of a call's arguments, one for each ArgumentsForm, from what the model writes to the JSON
+// text that clients get, as it comes. Those of kTags, kBareKeys and kElements have files of their
+// own: tagged_arguments.h, bare_key_arguments.h, element_arguments.h.
 //
 // Not thread safe; one per call.
 #pragma once

@@ -79,7 +79,8 @@ struct CallFormat {
   void (*read_next)(Cursor& in, CallHead& head) = nullptr;
   ArgumentsForm form = ArgumentsForm::kJson;
   TagSyntax tags = {};
-  // Of kBareKeys: what ends a call in any case. Of kJson: what ends a call whose arguments are no JSON; "": the end of the answer.
+  // Of kBareKeys: what ends a call in any case. Of kJson: what ends a call whose arguments are no
+  // JSON; "": the end of the answer.
   std::string_view call_end = {};
   // Markers between begin and arguments.
   std::vector<std::string_view> inner = {};
@@ -96,8 +97,9 @@ struct CallFormat {
 };
 
 // {"name": …, "arguments": {…}}, with its members in any order, "type" and "id" beside them;
-// "parameters" is as good as "arguments", and Cohere's "tool_name" as "name". Arguments that are a JSON text, or null, are the object
-// that they mean. needs_arguments: an object without them is no call.
+// "parameters" is as good as "arguments", and Cohere's "tool_name" as "name". Arguments that are a
+// JSON text, or null, are the object that they mean. needs_arguments: an object without them is no
+// call.
 void read_call_object(Cursor& in, CallHead& head, bool needs_arguments = false);
 // The next one of a list of them, from the comma.
 void read_listed_call(Cursor& in, CallHead& head);
