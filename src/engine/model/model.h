@@ -222,8 +222,8 @@ class Model {
   float* h_ = nullptr;  // [num_tokens, hidden] normalised x_, in kInput; this rank writes own rows
   Scratch cast_;
   Scratch next_h_;  // [own tokens, hidden] see NextMoe
-  // [own tokens, hidden] where norms or hyper-connections follow: what experts, or the dense MLP beside them, put out;
-  // and what the router takes, where it has a norm of its own.
+  // [own tokens, hidden] where norms or hyper-connections follow: what experts, or the dense MLP
+  // beside them, put out; and what the router takes, where it has a norm of its own.
   Scratch routed_, beside_, router_h_;
   MixerScratch mixer_scratch_;
   MlpRunner mlp_runner_;

@@ -5,8 +5,8 @@
 //   score[t, p] = Σ_h weights[t, h] · f(q[t, h] · key[p])     p ≤ position(t)
 //
 // where f(x) is max(0, x) in DeepSeek Sparse Attention (DeepSeek-V3.2), and x in MiniMax Sparse
-// Attention (MiniMax-M3). Then the positions, or blocks of positions, with the largest scores. Keys of the indexer are cached in pages
-// of rows like latents (kv_page.h, CacheForm::kRows).
+// Attention (MiniMax-M3). Then the positions, or blocks of positions, with the largest scores. Keys
+// of the indexer are cached in pages of rows like latents (kv_page.h, CacheForm::kRows).
 //
 // Row invariance: a product is one chain of additions along dim, in the arithmetic of attention.h
 // (for a bf16 cache with the query rounded to bf16, in vdpbf16ps if available). The sum starts from
