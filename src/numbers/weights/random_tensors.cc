@@ -105,8 +105,9 @@ Result<const tensor_files::TensorEntry*> RandomTensors::tensor(
   if (is_new) {
     entry.dtype = Dtype::kI64;
     entry.shape = shape;
-    std::vector<int64_t>& values =
-        integers_.emplace_back(static_cast<size_t>(entry.num_elements()));
+    size_t count = 1;
+    for (const int64_t extent : shape) count *= static_cast<size_t>(extent);
+    std::vector<int64_t>& values = integers_.emplace_back(count);
     for (size_t i = 0; i < values.size(); ++i) {
       values[i] = static_cast<int64_t>(i) % shape.back();
     }
