@@ -61,7 +61,8 @@ class RandomDivision {
     for (int i = config.num_layers; i < config.num_all_layers(); ++i) {
       config.layers[static_cast<size_t>(i)].mixer = model::LayerConfig::Mixer::kAttention;
     }
-    config.num_kv_heads = one_of<int>({1, 2, 4, 8});
+    // Compressed attention has one.
+    if (!config.is_compressed()) config.num_kv_heads = one_of<int>({1, 2, 4, 8});
     config.num_heads = config.num_kv_heads * one_of<int>({1, 2, 4});
   }
 

@@ -33,8 +33,8 @@ MODULES = (
     "kimi_linear",
     "bailing_hybrid",
     "deepseek_v4",
-    "minimax_m3",
     "nemotron_h",
+    "minimax_m3",
 )
 
 
