@@ -22,8 +22,10 @@ Gate read_gate(const JsonObject& root) {
   constexpr std::string_view kKey = "gating";
   if (!root.has(kKey)) return Gate::kHeads;
   const nlohmann::json& found = root.raw().at(std::string(kKey));
-  if (found == true || found == "per-head") return Gate::kHeads;
-  if (found == "per-element") return Gate::kElements;
+  const std::string word = found.is_string() ? found.get<std::string>() : "";
+  const bool is_true = found.is_boolean() && found.get<bool>();
+  if (is_true || word == "per-head") return Gate::kHeads;
+  if (word == "per-element") return Gate::kElements;
   root.complain(kKey, fmt::format("expected true, per-head or per-element, found {}",
                                   base::printable(found.dump())));
   return Gate::kHeads;
