@@ -4,8 +4,9 @@
 // and references to definitions. Anything else is "any type", which only means that a value that
 // can be read as JSON becomes JSON.
 //
-// Schemas come with requests, so the work is bounded: references are followed to a depth, and what
-// a definition allows is kept for each depth.
+// Schemas come with requests, so the work is bounded: references are followed to a depth, what a
+// definition allows is kept for each depth, and the members of all tools together have a number of
+// bytes. Those beyond are of any type.
 #include "answer/tool_list.h"
 
 #include <map>
@@ -23,8 +24,9 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int kMaxReferences = 8;     // of schemas that refer to others, or contain them
-constexpr size_t kMaxMembers = 4096;  // of a tool whose types are kept
+constexpr int kMaxReferences = 8;  // of schemas that refer to others, or contain them
+constexpr size_t kMemberBytes = size_t{4} << 20;  // of all members whose types are kept
+constexpr size_t kBytesBesideName = 128;          // of one of them, about
 
 // The member, or null if there is none.
 const ordered_json& member_of(const ordered_json& object, std::string_view name) {
@@ -125,25 +127,39 @@ class TypeFinder {
   std::map<std::pair<const ordered_json*, int>, Types> types_;
 };
 
-// Of the members of an object, or of the items of a list, and of theirs.
-void add_members(const ordered_json& schema, const std::string& path, int depth, TypeFinder& finder,
-                 Tool* tool) {
+// Where members of a tool's arguments go. room: bytes that are left for those of all tools.
+struct Members {
+  TypeFinder& finder;
+  Tool& tool;
+  size_t& room;
+};
+
+// Adds those of an object, or the items of a list, and theirs.
+void add_members(const ordered_json& schema, const std::string& path, int depth,
+                 const Members& members) {
+  size_t& room = members.room;
   const auto add = [&](const std::string& name, const ordered_json& member) {
-    if (tool->arguments.size() >= kMaxMembers) return;
     const std::string inner = member_path(path, name);
-    const Types types = finder.types_in(member);
-    tool->arguments[inner] = types == 0 ? kAnyType : types;
-    if (depth < kMaxReferences) add_members(member, inner, depth + 1, finder, tool);
+    const size_t bytes = inner.size() + kBytesBesideName;
+    room = bytes < room ? room - bytes : 0;
+    if (room == 0) return;
+    const Types types = members.finder.types_in(member);
+    members.tool.arguments[inner] = types == 0 ? kAnyType : types;
+    if (depth < kMaxReferences) add_members(member, inner, depth + 1, members);
   };
-  const ordered_json& here = finder.resolved(schema);
+  const ordered_json& here = members.finder.resolved(schema);
   const ordered_json& properties = member_of(here, "properties");
   if (properties.is_object()) {
-    for (const auto& [name, member] : properties.items()) add(name, member);
+    for (const auto& [name, member] : properties.items()) {
+      if (room == 0) return;
+      add(name, member);
+    }
   }
-  if (const ordered_json& items = member_of(here, "items"); items.is_object()) add("item", items);
+  const ordered_json& items = member_of(here, "items");
+  if (items.is_object() && room > 0) add("item", items);
 }
 
-Tool tool_of(const ordered_json& parameters) {
+Tool tool_of(const ordered_json& parameters, size_t& room) {
   Tool tool;
   const ordered_json& properties = member_of(parameters, "properties");
   if (!properties.is_object()) return tool;
@@ -153,7 +169,7 @@ Tool tool_of(const ordered_json& parameters) {
     tool.arguments[name] = types == 0 ? kAnyType : types;
   }
   for (const auto& [name, schema] : properties.items()) {
-    add_members(schema, name, 0, finder, &tool);
+    if (room > 0) add_members(schema, name, 0, {finder, tool, room});
   }
   return tool;
 }
@@ -180,11 +196,12 @@ Types type_of_json(std::string_view text) {
 
 ToolList::ToolList(const ordered_json& tools) {
   if (!tools.is_array()) return;
+  size_t room = kMemberBytes;
   for (const ordered_json& each : tools) {
     const ordered_json& function = member_of(each, "function");
     const ordered_json& name = member_of(function, "name");
     if (!name.is_string()) continue;
-    by_name_.try_emplace(name.get<std::string>(), tool_of(member_of(function, "parameters")));
+    by_name_.try_emplace(name.get<std::string>(), tool_of(member_of(function, "parameters"), room));
   }
 }
 

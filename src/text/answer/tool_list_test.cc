@@ -55,5 +55,36 @@ TEST(ToolList, DefinitionsAreLookedThroughOnce) {
   EXPECT_EQ(tool.types_of("b"), kAnyType);  // more than eight references in each other
 }
 
+TEST(ToolList, TypesOfMembers) {
+  const Tool tool = tool_of(ordered_json::parse(R"({"properties": {
+      "a": {"type": "object", "properties": {"b": {"type": "string"}, "c": {"$ref": "#/$defs/l"}}}},
+      "$defs": {"l": {"type": "array", "items": {"type": "integer"}}}})"));
+  EXPECT_EQ(tool.types_of(member_path("a", "b")), kText);
+  EXPECT_EQ(tool.types_of(member_path("a", "c")), kList);
+  EXPECT_EQ(tool.types_of(member_path(member_path("a", "c"), "item")), kNumber);
+}
+
+// Long names before many members, and objects that contain themselves many times, in every tool.
+TEST(ToolList, MembersOfAllToolsAreBounded) {
+  const std::string name(100'000, 'x');
+  ordered_json itself = {{"type", "object"}, {"properties", ordered_json::object()}};
+  for (int i = 0; i < 64; ++i) itself["properties"][std::to_string(i)] = {{"$ref", "#/$defs/a"}};
+  const ordered_json parameters = {{"properties", {{name, {{"$ref", "#/$defs/a"}}}}},
+                                   {"$defs", {{"a", itself}}}};
+  ordered_json tools = ordered_json::array();
+  for (int i = 0; i < 50; ++i) {
+    tools.push_back({{"type", "function"},
+                     {"function", {{"name", std::to_string(i)}, {"parameters", parameters}}}});
+  }
+  const ToolList list(tools);
+  size_t bytes = 0;
+  for (int i = 0; i < 50; ++i) {
+    const Tool& tool = *list.find(std::to_string(i));
+    EXPECT_EQ(tool.types_of(name), kObject);
+    for (const auto& [path, types] : tool.arguments) bytes += path.size();
+  }
+  EXPECT_LE(bytes, (size_t{4} << 20) + 50 * name.size());
+}
+
 }  // namespace
 }  // namespace wideep::answer
