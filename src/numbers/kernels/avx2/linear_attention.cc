@@ -5,6 +5,7 @@
 #include "kernels/body/convolution.h"
 //
 inline constexpr int kDeltaVectors = 1;  // two would need 17 of 16 registers
+inline constexpr int kDeltaVectorsOfOne = 2;
 #include "kernels/body/delta_rule.h"
 //
 inline constexpr int kStateVectors = 1, kStateRows = 2;

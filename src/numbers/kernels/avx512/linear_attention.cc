@@ -5,6 +5,7 @@
 #include "kernels/body/convolution.h"
 //
 inline constexpr int kDeltaVectors = 2;
+inline constexpr int kDeltaVectorsOfOne = 4;
 #include "kernels/body/delta_rule.h"
 //
 inline constexpr int kStateVectors = 2, kStateRows = 8;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // delta_rule.h in F32x16, for every instruction set. Included inside a region, after kDeltaVectors:
-// how many vectors of columns are computed together, with u and two sums of each in registers.
+// how many vectors of columns are computed together, with u and two sums of each in registers, and
+// kDeltaVectorsOfOne: how many of a single token, which has no sums for a next one. Its columns stay
+// where they are: a copy would cost more than it saves. The more of a row it takes at once, the
+// longer are the runs of memory that it reads.
 //
 // Columns of the state are independent of each other. A few tokens' q and k, and kDeltaVectors of
 // columns, key_dim rows high, are copied to buffers that fit the first-level cache together; the
@@ -19,9 +22,6 @@
 inline constexpr int kDeltaTokens = 16 / kDeltaVectors;
 inline constexpr int kDeltaRows = 256;  // of the buffers; with more, all stays where it is
 static_assert(kDeltaTokens * kDeltaRows >= kMaxChannelDecays);
-// A single token's columns stay where they are: a copy would cost more than it saves. Without sums
-// for a next token, two vectors need no more registers than there are.
-inline constexpr int kDeltaVectorsOfOne = 2;
 
 // Rows of some columns. Whole: all lanes exist; else only `lanes` do of the one vector.
 template <int Vectors, bool Whole>
@@ -106,15 +106,15 @@ struct DeltaTokens {
   size_t k_stride;
 };
 
-// All tokens on some columns from `first` on.
-template <bool Channels, int Vectors, bool Whole>
+// All tokens, or the one that there is, on some columns from `first` on.
+template <bool Channels, bool One, int Vectors, bool Whole>
 inline void delta_columns(const DeltaTokens& tokens, int first, int lanes) {
   const DeltaRuleArgs& args = tokens.args;
-  alignas(64) float buffer[kDeltaRows * Vectors * kPanelWidth];
+  alignas(64) float buffer[One ? 1 : kDeltaRows * Vectors * kPanelWidth];
   const DeltaColumns<Vectors, Whole> state{args.state + first, static_cast<size_t>(args.value_dim),
                                            lanes};
   const DeltaColumns<Vectors, Whole> near =
-      args.num_tokens > 1 && args.key_dim <= kDeltaRows
+      !One && args.key_dim <= kDeltaRows
           ? DeltaColumns<Vectors, Whole>{buffer, size_t{Vectors} * kPanelWidth, lanes}
           : state;
   F32x16 remembered[Vectors], u[Vectors], out[Vectors];
@@ -141,19 +141,20 @@ inline void delta_columns(const DeltaTokens& tokens, int first, int lanes) {
   }
 }
 
-// Up to kDeltaTokens tokens.
-template <bool Channels, int Vectors>
-inline void delta_tokens(const DeltaTokens& tokens) {
+// Up to kDeltaTokens tokens on the columns from `first` on: Vectors of them as long as there are as
+// many, then half as many, and so on.
+template <bool Channels, bool One, int Vectors>
+inline void delta_tokens(const DeltaTokens& tokens, int first) {
   constexpr int kColumns = Vectors * kPanelWidth;
   const int value_dim = tokens.args.value_dim;
-  int first = 0;
   for (; first + kColumns <= value_dim; first += kColumns) {
-    delta_columns<Channels, Vectors, true>(tokens, first, kPanelWidth);
+    delta_columns<Channels, One, Vectors, true>(tokens, first, kPanelWidth);
   }
-  for (; first + kPanelWidth <= value_dim; first += kPanelWidth) {
-    delta_columns<Channels, 1, true>(tokens, first, kPanelWidth);
+  if constexpr (Vectors > 1) {
+    delta_tokens<Channels, One, Vectors / 2>(tokens, first);
+  } else if (first < value_dim) {
+    delta_columns<Channels, One, 1, false>(tokens, first, value_dim - first);
   }
-  if (first < value_dim) delta_columns<Channels, 1, false>(tokens, first, value_dim - first);
 }
 
 // Copies rows of key_dim elements to adjacent ones.
@@ -194,9 +195,9 @@ inline void delta_part(DeltaRuleArgs part) {
     tokens.k_stride = static_cast<size_t>(part.key_dim);
   }
   if (part.num_tokens == 1) {
-    delta_tokens<Channels, kDeltaVectorsOfOne>(tokens);
+    delta_tokens<Channels, true, kDeltaVectorsOfOne>(tokens, 0);
   } else {
-    delta_tokens<Channels, kDeltaVectors>(tokens);
+    delta_tokens<Channels, false, kDeltaVectors>(tokens, 0);
   }
 }
 
