@@ -5,6 +5,7 @@
     bench/compare_llama_cpp.py --wideep build/wideep
     bench/compare_llama_cpp.py --wideep build/wideep --formats bf16 --rounds 5 --threads 2
     bench/compare_llama_cpp.py --wideep build/wideep --config bench/configs/{gpt-oss,mixtral}-*.json
+    bench/compare_llama_cpp.py --wideep build/wideep --file Qwen3-30B-A3B-Q4_K_M.gguf
 
 Builds llama-cpp-python from its source on PyPI (minutes, once; nothing else needs a network), writes a
 GGUF file of each shape in each format (random_gguf.py), then measures wideep, llama.cpp, wideep,
@@ -116,9 +117,9 @@ def generate(llama, random_token, sequences, depth, steps):
 def measure_llama(options):
     import random
 
-    vocab = json.loads(pathlib.Path(options.config[0]).read_text())["vocab_size"]
     rng = random.Random(options.seed)
     llama = Llama(options.gguf, options.threads)
+    vocab = llama.api.llama_vocab_n_tokens(llama.api.llama_model_get_vocab(llama.model))
     speeds = {}
     token = lambda: rng.randrange(vocab)
     if options.prompt > 0:
@@ -163,10 +164,8 @@ def test_arguments(options):
             "--batch", ",".join(map(str, options.batch))]
 
 
-def run_wideep(options, config, gguf, dtype, seed):
-    """The report's JSON; None if this wideep does not support the format."""
-    model = (["--model", gguf] if options.same_file or dtype in ONLY_IN_FILES else
-             ["--config", config, "--random-weights", "--dtype", dtype])
+def run_wideep(options, model, seed):
+    """The report's JSON; None if this wideep does not support the format. model: arguments."""
     result = subprocess.run([options.wideep, "bench", "model", *model, "--repeat", "1", "--seed", str(seed),
                              "--json", *test_arguments(options)],
                             capture_output=True, text=True)
@@ -177,9 +176,9 @@ def run_wideep(options, config, gguf, dtype, seed):
     return json.loads(result.stdout)
 
 
-def run_llama(python, options, config, gguf, seed):
-    result = subprocess.run([python, __file__, "--role", "measure", "--gguf", gguf, "--config", config,
-                             "--seed", str(seed), *test_arguments(options)], capture_output=True, text=True)
+def run_llama(python, options, gguf, seed):
+    result = subprocess.run([python, __file__, "--role", "measure", "--gguf", gguf, "--seed", str(seed),
+                             *test_arguments(options)], capture_output=True, text=True)
     if result.returncode != 0:
         sys.exit(result.stderr.strip())
     return json.loads(result.stdout)
@@ -191,20 +190,33 @@ def limits_line(limits):
             f"{limits['flag_one_way_ns']:.0f} ns")
 
 
-def compare(python, options, config, quantization):
+def compare_format(python, options, config, quantization):
     gguf = prepare_gguf(python, options, config, quantization)
     dtype = FORMATS[quantization]
-    rounds = []
-    for seed in range(1, options.rounds + 1):
-        load = os.getloadavg()[0]
-        rounds.append({"load": load, "wideep": run_wideep(options, config, gguf, dtype, seed),
-                       "llama.cpp": run_llama(python, options, config, gguf, seed)})
-    print_rounds(rounds, pathlib.Path(config).stem, quantization, dtype)
+    model = (["--model", gguf] if options.same_file or dtype in ONLY_IN_FILES else
+             ["--config", config, "--random-weights", "--dtype", dtype])
+    rounds = run_rounds(python, options, model, gguf)
+    print_rounds(rounds, f"{pathlib.Path(config).stem}, {dtype} (llama.cpp: {quantization})")
     return rounds
 
 
-def print_rounds(rounds, model, quantization, dtype):
-    print(f"\n{model}, {dtype} (llama.cpp: {quantization}), {len(rounds)} rounds")
+def compare_file(python, options, gguf):
+    rounds = run_rounds(python, options, ["--model", gguf], gguf)
+    print_rounds(rounds, pathlib.Path(gguf).name)
+    return rounds
+
+
+def run_rounds(python, options, model, gguf):
+    rounds = []
+    for seed in range(1, options.rounds + 1):
+        load = os.getloadavg()[0]
+        rounds.append({"load": load, "wideep": run_wideep(options, model, seed),
+                       "llama.cpp": run_llama(python, options, gguf, seed)})
+    return rounds
+
+
+def print_rounds(rounds, title):
+    print(f"\n{title}, {len(rounds)} rounds")
     for each in rounds:
         if each["wideep"] is not None:
             print(f"limits  {limits_line(each['wideep']['limits'])}; load {each['load']:.1f}")
@@ -212,7 +224,7 @@ def print_rounds(rounds, model, quantization, dtype):
     for name in rounds[0]["llama.cpp"]:
         llama = statistics.median(each["llama.cpp"][name] for each in rounds)
         if rounds[0]["wideep"] is None:
-            print(f"{name:<14}{'-':>10}{llama:>11.1f}  this wideep does not support {dtype}")
+            print(f"{name:<14}{'-':>10}{llama:>11.1f}  this wideep does not support the format")
             continue
         pairs = [(find_test(each["wideep"], name), each["llama.cpp"][name]) for each in rounds]
         own = statistics.median(test["tokens_per_second"]["median"] for test, _ in pairs)
@@ -235,6 +247,8 @@ def parse_arguments():
     parser.add_argument("--wideep", default="build/wideep", help="the program; default: %(default)s")
     parser.add_argument("--config", nargs="+", default=[str(HERE / "configs" / "qwen3-moe-1.3b.json")],
                         help="config.json files of families that random_gguf.py knows")
+    parser.add_argument("--file", nargs="+", default=[],
+                        help="GGUF files to run both on, in place of --config")
     parser.add_argument("--formats", type=lambda text: text.split(","),
                         help=f"of llama.cpp, some of {', '.join(FORMATS)}; default: bf16,q8_0,q4_0, or "
                         "bf16,mxfp4 for GPT-OSS")
@@ -267,10 +281,12 @@ def main():
     options.cache.mkdir(parents=True, exist_ok=True)
     python = prepare_venv(options.cache / "venv")
     results = {}
-    for config in options.config:
+    for file in options.file:
+        results[pathlib.Path(file).stem] = compare_file(python, options, file)
+    for config in [] if options.file else options.config:
         family = json.loads(pathlib.Path(config).read_text()).get("model_type")
         formats = options.formats or USUAL_FORMATS.get(family, ["bf16", "q8_0", "q4_0"])
-        results[pathlib.Path(config).stem] = {name: compare(python, options, config, name)
+        results[pathlib.Path(config).stem] = {name: compare_format(python, options, config, name)
                                               for name in formats}
     if options.json:
         options.json.write_text(json.dumps(results, indent=2) + "\n")
