@@ -18,6 +18,8 @@ void check_delta_net(const DeltaNetConfig& net) {
   WIDEEP_CHECK_GT(net.key_dim, 0);
   WIDEEP_CHECK_GT(net.value_dim, 0);
   WIDEEP_CHECK_GT(net.convolution_width, 0);
+  const int64_t group = net.num_value_heads / net.num_key_heads;
+  WIDEEP_CHECK_LE(group * net.key_dim * net.value_dim, int64_t{1} << 26);
 }
 
 void check_mamba2(const Mamba2Config& mamba) {
@@ -25,6 +27,8 @@ void check_mamba2(const Mamba2Config& mamba) {
   WIDEEP_CHECK_EQ(mamba.num_heads % mamba.num_groups, 0);
   WIDEEP_CHECK_GT(mamba.head_dim, 0);
   WIDEEP_CHECK_GT(mamba.state_dim, 0);
+  WIDEEP_CHECK_LE(mamba.head_dim, 4096);
+  WIDEEP_CHECK_LE(mamba.state_dim, 4096);
   WIDEEP_CHECK_GT(mamba.convolution_width, 0);
 }
 

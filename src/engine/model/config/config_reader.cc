@@ -169,6 +169,23 @@ void check_rotary_share(const JsonObject& root, const ModelConfig& config) {
   }
 }
 
+// The divisors of frequencies of each kind of attention: which of a head's dimensions it rotates may
+// stand behind them in the file.
+void check_divisors(const JsonObject& root, const ModelConfig& config) {
+  for (int kind = 0; kind < config.num_attention_kinds(); ++kind) {
+    const AttentionKind attention = config.attention_kind(kind);
+    const auto pairs = static_cast<size_t>(
+        (config.is_mla() ? config.qk_rope_head_dim : attention.options.rotary_dim) / 2);
+    const size_t found = attention.rope.divisors.size();
+    if (found == 0 || found == pairs) continue;
+    root.complain(
+        "short_factor",
+        fmt::format("expected a list of {} positive numbers, one for each pair of rotated "
+                    "dimensions, found {}",
+                    pairs, found));
+  }
+}
+
 Result<ModelConfig> read_document(const JsonDocument& document, const std::string& file) {
   const JsonObject root = document.root();
   const Family* family = find_family(root);
@@ -188,6 +205,7 @@ Result<ModelConfig> read_document(const JsonDocument& document, const std::strin
   WIDEEP_TRY(document.status());
   check_layer_types(text, config);
   check_rotary_share(text, config);
+  check_divisors(text, config);
   check_nulls(text, family->model_type);
   WIDEEP_TRY(document.status());
   if (wrapped) text.has("architectures");

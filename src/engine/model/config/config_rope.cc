@@ -164,12 +164,11 @@ void read_llama3(const JsonObject& root, const JsonObject& rope, int64_t positio
   }
 }
 
-// short_factor or long_factor: a positive number for each pair of rotated dimensions.
-std::vector<float> read_divisors(const JsonObject& rope, std::string_view key,
-                                 const ModelConfig& model) {
-  const int dim = model.is_mla() ? model.qk_rope_head_dim : model.grouped_query.rotary_dim;
+// short_factor or long_factor: a positive number for each pair of rotated dimensions. How many these
+// are is checked where all of the model is known (config_reader.cc): files say it in other places.
+std::vector<float> read_divisors(const JsonObject& rope, std::string_view key) {
   const auto wrong = [&] {
-    rope.complain(key, fmt::format("expected a list of {} positive numbers", dim / 2));
+    rope.complain(key, "expected a list of positive numbers, one for each pair of dimensions");
     return std::vector<float>();
   };
   if (!rope.has(key) || !rope.raw().at(std::string(key)).is_array()) return wrong();
@@ -179,7 +178,7 @@ std::vector<float> read_divisors(const JsonObject& rope, std::string_view key,
     if (!(divisor > 0.0f) || !std::isfinite(divisor)) return wrong();
     divisors.push_back(divisor);
   }
-  return divisors.size() == static_cast<size_t>(dim / 2) ? divisors : wrong();
+  return divisors.empty() ? wrong() : divisors;
 }
 
 // longrope has divisors for short texts and for long ones. Those that are the same do not depend on
@@ -192,8 +191,8 @@ RopeConfig read_longrope(const JsonObject& rope, const ModelConfig& model) {
     if (is_one_of(kCommonKeys, key) || is_one_of(known, key)) continue;
     rope.complain(key, "not a key of longrope" + base::did_you_mean(key, known));
   }
-  config.divisors = read_divisors(rope, "short_factor", model);
-  if (readable(rope) && read_divisors(rope, "long_factor", model) != config.divisors) {
+  config.divisors = read_divisors(rope, "short_factor");
+  if (readable(rope) && read_divisors(rope, "long_factor") != config.divisors) {
     rope.complain(
         "long_factor",
         "expected the numbers of short_factor; wideep computes no frequencies that depend "

@@ -236,9 +236,38 @@ TEST(RopeConfig, LongropeWithTheSameDivisors) {
   config["rope_scaling"]["long_factor"][2] = 2.25;
   EXPECT_THAT(complaint(config), HasSubstr("rope_scaling.long_factor: expected the numbers of "
                                            "short_factor; wideep computes no frequencies that"));
-  config["rope_scaling"]["short_factor"] = {1.0, 2.0};
+  for (const char* key : {"short_factor", "long_factor"}) {
+    config["rope_scaling"][key] = {1.0, 2.0};
+  }
   EXPECT_THAT(complaint(config),
-              HasSubstr("rope_scaling.short_factor: expected a list of 8 positive numbers"));
+              HasSubstr("short_factor: expected a list of 8 positive numbers, one "
+                        "for each pair of rotated dimensions, found 2"));
+  config["rope_scaling"]["short_factor"] = json::array();
+  EXPECT_THAT(complaint(config),
+              HasSubstr("rope_scaling.short_factor: expected a list of positive numbers"));
+}
+
+// Of a kind of layers that rotates a part of a head, which the same object says.
+TEST(RopeConfig, LongropeOfAPartOfAHead) {
+  json config = small_json("laguna");
+  const json divisors = {1.0, 1.5};
+  config["rope_parameters"] = {{"full_attention",
+                                {{"rope_type", "longrope"},
+                                 {"rope_theta", 1e4},
+                                 {"partial_rotary_factor", 0.5},
+                                 {"short_factor", divisors},
+                                 {"long_factor", divisors},
+                                 {"original_max_position_embeddings", 64}}}};
+  config["head_dim"] = 8;
+  const auto parsed = parse(config);
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_EQ(parsed->grouped_query.rotary_dim, 4);
+  EXPECT_EQ(parsed->rope.divisors, divisors.get<std::vector<float>>());
+  json& full = config["rope_parameters"]["full_attention"];
+  full["short_factor"] = full["long_factor"] = {1.0, 1.5, 2.0, 2.5};
+  EXPECT_THAT(complaint(config),
+              HasSubstr("short_factor: expected a list of 2 positive numbers, one for each pair of "
+                        "rotated dimensions, found 4"));
 }
 
 TEST(RopeConfig, Llama3) {

@@ -742,6 +742,13 @@ TEST(Families, RefuseByName) {
       {"granitemoehybrid",
        {{"mamba_n_groups", 3}},
        "mamba_n_groups: expected a divisor of mamba_n_heads 4, found 3"},
+      {"granitemoehybrid",
+       {{"hidden_size", 8192},
+        {"mamba_expand", 64},
+        {"mamba_n_heads", 1},
+        {"mamba_d_head", "auto"}},
+       "mamba_n_heads: expected heads of at most 4096 dimensions, found 1 for the 524288 of "
+       "mamba_expand · hidden_size"},
       {"nemotron_h",
        {{"layers_block_type", {"linear_attention", "conv"}}},
        "layers_block_type: layer 1: expected linear_attention (M), full_attention (*), moe (E) or "
@@ -1048,6 +1055,13 @@ TEST(Families, RefuseByName) {
       {"qwen3_next",
        {{"linear_num_value_heads", 3}},
        "linear_num_value_heads: expected a multiple of linear_num_key_heads 2, found 3"},
+      {"qwen3_next",
+       {{"linear_num_key_heads", 1},
+        {"linear_num_value_heads", 256},
+        {"linear_key_head_dim", 4096},
+        {"linear_value_head_dim", 4096}},
+       "linear_value_head_dim: expected a state of at most 67108864 numbers for each of the 1 key "
+       "heads, found 256 · 4096 · 4096"},
       {"qwen3_next",
        {{"layer_types", {"linear_attention"}}},
        "layer_types: expected a word for each of the 2 layers, found 1"},

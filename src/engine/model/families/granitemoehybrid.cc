@@ -62,12 +62,19 @@ void read_mamba(const JsonObject& root, ModelConfig* config) {
               &mamba);
   read_step_limits(root, &mamba);
   const int width = size("mamba_expand", 2, 64) * config->hidden_size;
+  // As the published configuration class has it where the file does not say.
   mamba.head_dim = std::max(1, width / std::max(1, mamba.num_heads));
   constexpr std::string_view kHeadDim = "mamba_d_head";
   if (root.has(kHeadDim) && root.raw().at(std::string(kHeadDim)) != "auto") {
     mamba.head_dim = size(kHeadDim, 0, kMaxHeadDim);
   }
   if (!readable(root)) return;
+  if (mamba.head_dim > kMaxHeadDim) {
+    root.complain("mamba_n_heads",
+                  fmt::format("expected heads of at most {} dimensions, found {} for the {} of "
+                              "mamba_expand · hidden_size",
+                              kMaxHeadDim, mamba.num_heads, width));
+  }
   if (mamba.value_width() != width) {
     root.complain(
         "mamba_n_heads",

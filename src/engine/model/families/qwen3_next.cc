@@ -27,10 +27,22 @@ void read_delta_net(const JsonObject& root, ModelConfig* config) {
       static_cast<int>(root.integer_or("linear_conv_kernel_dim", 4, kConvolutionWidths));
   require_word(root, "mamba_ssm_dtype", "float32");  // of the state
   require_silu(root, "output_gate_type");            // Qwen3.6's files name it
-  if (readable(root) && net.num_value_heads % net.num_key_heads != 0) {
+  if (!readable(root)) return;
+  if (net.num_value_heads % net.num_key_heads != 0) {
     root.complain("linear_num_value_heads",
                   fmt::format("expected a multiple of linear_num_key_heads {}, found {}",
                               net.num_key_heads, net.num_value_heads));
+  }
+  // What is not divided: the matrices of the value heads of a key head.
+  constexpr int64_t kMaxFloats = int64_t{1} << 26;
+  const int64_t group = net.num_value_heads / net.num_key_heads;
+  const int64_t floats = group * net.key_dim * net.value_dim;
+  if (floats > kMaxFloats) {
+    root.complain(
+        "linear_value_head_dim",
+        fmt::format("expected a state of at most {} numbers for each of the {} key heads, "
+                    "found {} · {} · {}",
+                    kMaxFloats, net.num_key_heads, group, net.key_dim, net.value_dim));
   }
 }
 

@@ -472,8 +472,10 @@ void read_laguna(GgufKeys& keys) {
   Json& config = keys.config;
   read_experts(keys, "num_experts", "moe_intermediate_size");
   keys.copy("intermediate_size", "feed_forward_length");
-  const int64_t shared = keys.integer_or("expert_feed_forward_length", 0) *
-                         std::clamp<int64_t>(keys.integer_or("expert_shared_count", 1), 0, 4096);
+  const auto factor = [&](std::string_view key, int64_t otherwise) {
+    return std::clamp<int64_t>(keys.integer_or(key, otherwise), 0, 1 << 30);
+  };
+  const int64_t shared = factor("expert_feed_forward_length", 0) * factor("expert_shared_count", 1);
   keys.copy_or("shared_expert_intermediate_size", "expert_shared_feed_forward_length", shared);
   keys.copy_or("norm_topk_prob", "expert_weights_norm", false);
   keys.require("expert_gating_func", kSigmoid);
@@ -487,8 +489,8 @@ void read_laguna(GgufKeys& keys) {
   config["layer_types"] = layer_words(slides);
   read_head_dim(keys);
   std::vector<int64_t> heads = keys.integers(kHeads);
+  heads.resize(std::min(heads.size(), slides.size()));
   if (!heads.empty()) {
-    heads.resize(std::min(heads.size(), slides.size()));
     config["num_attention_heads"] = heads.front();
     config["num_attention_heads_per_layer"] = heads;
     keys.set_origin("num_attention_heads_per_layer", kHeads);
