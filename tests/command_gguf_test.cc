@@ -233,6 +233,27 @@ TEST_F(CommandGguf, QuantizeKeepsValues) {
   EXPECT_EQ(num_experts, 2 * 4 * 3);
 }
 
+// Also files whose kinds of layers rotate differently, and with layers that predict further tokens.
+TEST_F(CommandGguf, QuantizeWritesConfigsThatAreRead) {
+  int num_files = 0;
+  for (const auto& file :
+       std::filesystem::directory_iterator(WIDEEP_SOURCE_DIR "/tests/golden/gguf/models")) {
+    const std::string name = file.path().stem();
+    const std::string out = scratch_.file(name);
+    const CommandEnd end = run_command({.arguments = {"quantize", "--model", file.path(), "--to",
+                                                      "int8", "--output", out, "--no-evaluation"}});
+    EXPECT_EQ(end.exit_code, 0) << name << ": " << end.err;
+    const auto config = model::read_model_config(file.path());
+    const auto written = model::read_model_config(out);
+    ASSERT_TRUE(config.ok()) << name << ": " << config.status().message();
+    ASSERT_TRUE(written.ok()) << name << ": " << written.status().message();
+    EXPECT_EQ(config->layers, written->layers) << name;
+    EXPECT_EQ(config->rope.theta, written->rope.theta) << name;
+    if (!written->rope.divisors.empty()) ++num_files;
+  }
+  EXPECT_GE(num_files, 2);  // Llama 3 and Step
+}
+
 TEST_F(CommandGguf, BenchModelMeasuresIt) {
   const CommandEnd end = run_command(
       {.arguments = {"bench", "model", "--threads", "1", "--model", model(), "--prompt", "24",

@@ -155,22 +155,24 @@ std::string tokenizer_config(const tensor_files::GgufFile& file) {
   return formats::json_text(config, 2) + "\n";
 }
 
-// rope_freqs.weight in the words of config.json.
-Status add_divisors(const model::GgufConfig& found, const std::string& path,
+// rope_freqs.weight in the words of config.json: of all layers, or of those of full attention where
+// kinds of layers have rotations of their own.
+Status add_divisors(const std::vector<float>& divisors, const std::string& path,
                     nlohmann::ordered_json* config) {
-  if (found.divisors.empty()) return {};
-  nlohmann::ordered_json& scaling = (*config)["rope_scaling"];
+  if (divisors.empty()) return {};
+  const bool has_kinds = config->contains("rope_parameters");
+  nlohmann::ordered_json& scaling =
+      has_kinds ? (*config)["rope_parameters"]["full_attention"] : (*config)["rope_scaling"];
   if (!scaling.is_null() && scaling.value("rope_type", "default") != "default") {
     return invalid_input(
         fmt::format("{}: tensor 'rope_freqs.weight' beside rope.scaling.type: config.json cannot "
                     "say both; run the GGUF file as it is",
                     path));
   }
-  scaling = {{"rope_type", "longrope"},
-             {"short_factor", found.divisors},
-             {"long_factor", found.divisors},
-             {"attention_factor", 1.0},
-             {"original_max_position_embeddings", (*config)["max_position_embeddings"]}};
+  scaling["rope_type"] = "longrope";
+  scaling["short_factor"] = scaling["long_factor"] = divisors;
+  scaling["attention_factor"] = 1.0;
+  scaling["original_max_position_embeddings"] = (*config)["max_position_embeddings"];
   return {};
 }
 
@@ -178,8 +180,8 @@ Status add_divisors(const model::GgufConfig& found, const std::string& path,
 Result<weights::QuantizeReport> quantize_gguf(const Options& options, model::ModelConfig config,
                                               base::ThreadPool& pool,
                                               const std::function<void(int64_t, int64_t)>& step) {
-  // Those that predict further tokens are written, too.
-  if (config.num_mtp_layers > 0) {
+  // Those that predict further tokens are written, too, where wideep knows their tensors.
+  if (config.num_mtp_layers > 0 && config.names_mtp_layers) {
     WIDEEP_TRY(model::add_prediction_layers(config.num_mtp_layers, &config));
   }
   WIDEEP_TRY_ASSIGN(const auto tensors,
@@ -189,7 +191,7 @@ Result<weights::QuantizeReport> quantize_gguf(const Options& options, model::Mod
   weights::QuantizeSourceOptions to{.output_dir = options.quantize.output_dir,
                                     .format = options.quantize.format,
                                     .config = nlohmann::ordered_json::parse(found.json)};
-  WIDEEP_TRY(add_divisors(found, file.path(), &to.config));
+  WIDEEP_TRY(add_divisors(config.rope.divisors, file.path(), &to.config));
   for (const tensor_files::GgufFile& each : tensors->files().files()) {
     for (const auto& [name, tensor] : each.tensors()) to.bytes_before += tensor.bytes.size();
   }
