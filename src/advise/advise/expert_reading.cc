@@ -9,6 +9,9 @@
 namespace wideep::advise {
 namespace {
 
+// ln(share^times); a sum of such does not overflow, as the ways to choose from 1,030 experts do.
+double logs_of(double share, int times) { return times == 0 ? 0.0 : times * std::log(share); }
+
 // The mean of a layer's time over how many experts the node misses that misses most.
 double mean_layer_seconds(const IterationInMemory& iteration, const StoredExperts& stored,
                           double hit_rate) {
@@ -21,7 +24,7 @@ double mean_layer_seconds(const IterationInMemory& iteration, const StoredExpert
   for (int m = 0; m <= experts; ++m) {
     const double ways =
         std::lgamma(experts + 1.0) - std::lgamma(m + 1.0) - std::lgamma(experts - m + 1.0);
-    at_most += std::exp(ways) * std::pow(missed, m) * std::pow(1.0 - missed, experts - m);
+    at_most += std::exp(ways + logs_of(missed, m) + logs_of(1.0 - missed, experts - m));
     const double of_all = std::pow(std::min(at_most, 1.0), stored.nodes);
     const double seconds = m == 0 ? computing : std::max(computing, m * record + last);
     mean += (of_all - none_more) * seconds;

@@ -58,6 +58,17 @@ TEST(ReadingTime, OfSeveralNodesTheOneThatMissesMostCounts) {
   EXPECT_NEAR(half.reading, 3e-3, 1e-12);  // both disks read half of 6 MB
 }
 
+// More ways to choose from 1,030 experts than a double holds.
+TEST(ReadingTime, OfThousandsOfExperts) {
+  StoredExperts stored = kTwoLayers;
+  stored.num_experts = 4096;
+  IterationInMemory iteration = kBoth;
+  iteration.reads = 64.0;
+  const ReadingTime half = reading_time(iteration, stored, 0.5);
+  // 32 of them miss in the mean: 96 ms of reading a layer, and the last one's computing.
+  EXPECT_NEAR(half.seconds, 2 * 96e-3 + 1e-3, 2e-3);
+}
+
 TEST(ReadingTime, BytesAreOfAToken) {
   IterationInMemory iteration = kBoth;
   iteration.tokens = 4.0;

@@ -165,7 +165,9 @@ Result<int> pages_that_fit(const RunPlan& plan, const RunOptions& options,
   const int longest = engine::max_pages_of_rank(engine::pages_for(plan.max_sequence),
                                                 parallel.sizes.cp, limits.turn_pages);
   const double wanted = static_cast<double>(longest) * limits.max_batch_size * limits.micro_batches;
-  const int pages = static_cast<int>(std::min(max, wanted));
+  // Models without attention have pages without bytes, and then there are as many as are wanted.
+  constexpr double kMost = std::numeric_limits<int>::max();
+  const int pages = static_cast<int>(std::min({max, wanted, kMost}));
   if (pages > 0) return pages;
   return failed(fmt::format("memory: {} free is too little for a page of the KV cache ({})",
                             base::byte_size(bytes), base::byte_size(kv.page_bytes())));

@@ -84,9 +84,10 @@ struct AttentionArgs {
   Dtype cache_dtype = Dtype::kF32;  // kF32, kBf16 or kF8E4M3
   CacheForm form = CacheForm::kPanels;
   size_t row_stride = 0;  // kRows: elements from position to position, a multiple of 16
-  // Sparse attention: token t attends to the num_selected[t] ≥ 1 positions selected[t], ascending
-  // and none after its own; window and chunk are not used. Null: dense attention. REQUIRES: kRows,
-  // and all pages with selected positions in one call.
+  // Sparse attention: token t attends to the num_selected[t] positions selected[t], ascending and
+  // none after its own; window and chunk are not used. Null: dense attention. REQUIRES: kRows, all
+  // pages with selected positions in one call, and a position for each token unless calls before
+  // have some.
   const int32_t* const* selected = nullptr;  // [num_tokens]
   const int32_t* num_selected = nullptr;     // [num_tokens]
   // pages[i] has the positions from 64 · (first_page + i) on. A block may be split into several

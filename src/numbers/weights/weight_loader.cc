@@ -111,9 +111,17 @@ void WeightLoader::tell(const std::string& part, std::span<const std::byte> byte
 }
 
 template <typename T>
-Status WeightLoader::take_values(const std::string& name, std::vector<T>& values) const {
+Status WeightLoader::take_values(const std::string& name, std::span<const int64_t> shape,
+                                 std::vector<T>& values) const {
   const packed::Part* const part = packed_ != nullptr ? packed_->find(name) : nullptr;
   if (part == nullptr) return {};
+  uint64_t bytes = sizeof(T);
+  for (const int64_t each : shape) bytes *= static_cast<uint64_t>(each);
+  if (part->bytes != bytes) {
+    return failed(
+        fmt::format("packed file: '{}': expected {} bytes, found {}; pack the model again", name,
+                    bytes, part->bytes));
+  }
   values.resize(part->bytes / sizeof(T));
   for (int piece = 0; piece < part->num_pieces(); ++piece) {
     WIDEEP_TRY(packed_->copy_piece(name, piece, reinterpret_cast<std::byte*>(values.data())));
@@ -154,7 +162,7 @@ Result<std::vector<float>> WeightLoader::floats(const std::string& name,
                                                 const std::vector<int64_t>& shape) const {
   const std::string part = floats_part(name, shape);
   std::vector<float> values;
-  WIDEEP_TRY(take_values(part, values));
+  WIDEEP_TRY(take_values(part, shape, values));
   if (!values.empty()) return values;
   WIDEEP_TRY_ASSIGN(values, stored_floats(name, shape));
   if (tell_) WIDEEP_TRY(tell_(part, std::as_bytes(std::span(values)), 1.0f));
@@ -185,7 +193,14 @@ Result<std::vector<int32_t>> WeightLoader::integers(const std::string& name,
   constexpr Dtype kIntegers[] = {Dtype::kI64, Dtype::kI32};
   const std::string part = fmt::format("{} [{}] int32", name, fmt::join(shape, ", "));
   std::vector<int32_t> values;
-  WIDEEP_TRY(take_values(part, values));
+  const auto refuse = [&](int64_t value, size_t at) {
+    return invalid_input(fmt::format("{}: expected numbers from 0 to {}, found {} at element {}",
+                                     tensors_.where(name), end - 1, value, at));
+  };
+  WIDEEP_TRY(take_values(part, shape, values));
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] < 0 || values[i] >= end) return refuse(values[i], i);
+  }
   if (!values.empty()) return values;
   WIDEEP_TRY_ASSIGN(const tensor_files::TensorEntry* entry,
                     tensors_.tensor(name, shape, kIntegers));
@@ -199,10 +214,7 @@ Result<std::vector<int32_t>> WeightLoader::integers(const std::string& name,
       std::memcpy(&narrow, entry->bytes.data() + i * sizeof(narrow), sizeof(narrow));
       value = narrow;
     }
-    if (value < 0 || value >= end) {
-      return invalid_input(fmt::format("{}: expected numbers from 0 to {}, found {} at element {}",
-                                       tensors_.where(name), end - 1, value, i));
-    }
+    if (value < 0 || value >= end) return refuse(value, i);
     values[i] = static_cast<int32_t>(value);
   }
   progress_(entry->bytes.size());

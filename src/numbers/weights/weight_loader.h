@@ -138,9 +138,11 @@ class WeightLoader {
 
   Result<std::vector<float>> stored_floats(const std::string& name,
                                            const std::vector<int64_t>& shape) const;
-  // The values of a part of the packed file; none if it has no such part.
+  // The values of a part of the packed file; none if it has no such part. Errors (failed): its size
+  // is not that of the shape.
   template <typename T>
-  Status take_values(const std::string& part, std::vector<T>& values) const;
+  Status take_values(const std::string& part, std::span<const int64_t> shape,
+                     std::vector<T>& values) const;
   // rows() of a source that has row_sources().
   Status decoded_rows(const std::string& name, int n, int k, Dtype dtype, std::byte* out) const;
 

@@ -27,7 +27,8 @@ constexpr size_t kScoresTogether = size_t{1} << 20;  // as many as stay in a cac
 
 }  // namespace
 
-// A list of each run, of which each token has a beginning.
+// A list of each run, of which each token has a beginning. Tokens that may attend to more than there
+// is room for get lists of their own.
 void select_all_entries(const MixerCall& call, const CompressedPage& page, int room) {
   MixerScratch& scratch = call.scratch;
   const auto num_tokens = static_cast<size_t>(call.batch.num_tokens());
@@ -35,7 +36,8 @@ void select_all_entries(const MixerCall& call, const CompressedPage& page, int r
   scratch.selected.count.assign(num_tokens, 0);
   size_t size = num_tokens * static_cast<size_t>(room);
   const auto entries_of = [&](const TokenRun& run) {
-    return page.visible(run.first_position + run.num_tokens - 1);
+    const int visible = page.visible(run.first_position + run.num_tokens - 1);
+    return room > 0 ? std::min(visible, room) : visible;
   };
   for (const TokenRun& run : scratch.step.runs) size += static_cast<size_t>(entries_of(run));
   scratch.index_positions.resize(size);
@@ -115,8 +117,8 @@ struct EntryIndexer::Block {
   size_t num_scores() const { return static_cast<size_t>(num_tokens) * stride(); }
 };
 
-EntryIndexer::Block EntryIndexer::block_of(const MixerCall&, const CompressedPage& page,
-                                           const TokenRun& run, int first) const {
+EntryIndexer::Block EntryIndexer::block_of(const CompressedPage& page, const TokenRun& run,
+                                           int first) const {
   Block block{.run = &run, .first = first};
   block.num_tokens = std::min(kTokensPerTask, run.num_tokens - first);
   block.first_entries = page.visible(run.first_position + first);
@@ -131,7 +133,7 @@ void EntryIndexer::choose(const MixerCall& call, const CompressedPage& page) con
   for (const TokenRun& run : call.scratch.step.runs) {
     if (page.visible(run.first_position + run.num_tokens - 1) <= config_->indexer.top_k) continue;
     for (int first = 0; first < run.num_tokens; first += kTokensPerTask) {
-      Block block = block_of(call, page, run, first);
+      Block block = block_of(page, run, first);
       if (block.num_entries <= config_->indexer.top_k) continue;
       if (scores + block.num_scores() > kScoresTogether) {
         choose_of(call, page, blocks);

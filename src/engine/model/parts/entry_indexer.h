@@ -35,14 +35,13 @@ class EntryIndexer {
   void make_queries(const MixerCall& call, const float* h, const float* low,
                     const Rope& rope) const;
   // After all keys of entries are in the cache: chooses for the tokens that may attend to more than
-  // top_k entries, into call.scratch.selected, which has all entries for them before.
+  // top_k entries, into call.scratch.selected, where select_all_entries() has left room for them.
   void choose(const MixerCall& call, const CompressedPage& page) const;
 
  private:
   EntryIndexer(const ModelConfig& config, int layer) : config_(&config), layer_(layer) {}
   struct Block;
-  Block block_of(const MixerCall& call, const CompressedPage& page, const TokenRun& run,
-                 int first) const;
+  Block block_of(const CompressedPage& page, const TokenRun& run, int first) const;
   void score(const MixerCall& call, const CompressedPage& page, const Block& block,
              int first) const;
   void choose_of(const MixerCall& call, const CompressedPage& page,
@@ -54,8 +53,8 @@ class EntryIndexer {
   weights::Matrix weights_;  // [heads, hidden], float32
 };
 
-// Sets call.scratch.selected to all entries that tokens may attend to. room: for how many chosen
-// ones of each token behind them.
+// Sets call.scratch.selected to all entries that tokens may attend to. room: 0, or what tokens that
+// may attend to more are to choose: they have as much room for it, and no list yet.
 void select_all_entries(const MixerCall& call, const CompressedPage& page, int room);
 
 }  // namespace wideep::model
