@@ -158,7 +158,9 @@ class Restores : public testing::TestWithParam<std::string> {
 TEST_P(Restores, GiveTheSameBits) {
   using Drafts = parallel::SpeculativeConfig::Type;
   std::vector<Setting> settings = {{}, {.cache_dtype = "FP8"}, {.drafts = Drafts::kNgram}};
-  if (GetParam() == kPredicts) settings.push_back({.drafts = Drafts::kMtp});
+  if (config_.names_mtp_layers && config_.num_mtp_layers > 0 && !config_.has_state()) {
+    settings.push_back({.drafts = Drafts::kMtp});
+  }
   int restored = 0, runs = 0;
   const int wanted = restores_wanted();
   while (restored < wanted) {

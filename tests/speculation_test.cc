@@ -163,7 +163,8 @@ TEST_P(SpeculationMtp, ChangesNoBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, SpeculationMtp,
-                         testing::Values("deepseek_v32_groups", "glm4_moe_norm_bias",
+                         testing::Values("deepseek_v32_groups", "deepseek_v4_heavy",
+                                         "deepseek_v4_plain", "glm4_moe_norm_bias",
                                          "glm4_moe_lite_unfactored", "glm_moe_dsa_shared",
                                          "hy_v3_published", "qwen3_5_moe_plain",
                                          "qwen3_next_plain"),

@@ -52,7 +52,7 @@ Status Model::forward(const Batch& batch, const KvLayout& kv, int64_t iteration,
   if (rows.out == nullptr) {
     if (config_.num_prediction_layers > 0) keep_hidden();
     const base::TraceSpan span(base::Span::kHead);
-    WIDEEP_TRY(normalize_logit_rows(batch, weights_.final_norm, call.where));
+    WIDEEP_TRY(normalize_logit_rows(batch, weights_.end_hyper, weights_.final_norm, call.where));
     return head(static_cast<int>(batch.logit_rows.size()), call.where, logits);
   }
   copy_out(rows.out);
@@ -312,25 +312,30 @@ Result<const float*> Model::run_shared(const MixerCall& call, const MoeWeights& 
                          moe_.shared_input(compute_, h_, tokens), call.where);
 }
 
+// Those among batch.logit_rows that are of own tokens: neighbours, because logit_rows ascends.
+ep::TokenRange Model::own_logit_rows(const Batch& batch) const {
+  const auto first = std::ranges::lower_bound(batch.logit_rows, own_.begin);
+  return {.begin = static_cast<int>(first - batch.logit_rows.begin()),
+          .size = static_cast<int>(wanted_.size())};
+}
+
 // Writes the rows of batch.logit_rows, normalised, to h_. Each rank of a group has its own rows
 // among them; after the meeting all ranks can read all.
-Status Model::normalize_logit_rows(const Batch& batch, const std::vector<float>& norm,
+Status Model::normalize_logit_rows(const Batch& batch, const HyperWeights& end,
+                                   const std::vector<float>& norm,
                                    const transport::Awaited& where) {
-  const int hidden = config_.hidden_size;
-  const int num_rows = static_cast<int>(batch.logit_rows.size());
-  ep::TokenRange own_rows;  // among logit_rows, which is ascending, so own rows are neighbours
-  const auto first = static_cast<size_t>(own_.begin);
-  const float* x = x_.data() + first * static_cast<size_t>(config_.stream_width());
-  if (config_.hyper.is_on()) x = connection_.collapse(compute_, weights_.end_hyper, x, own_.size);
-  for (int i = 0; i < num_rows; ++i) {
-    const int row = batch.logit_rows[i];
-    if (row < own_.begin || row >= own_.begin + own_.size) continue;
-    if (own_rows.size++ == 0) own_rows.begin = i;
-    compute_.kernels().rms_norm(x + (static_cast<size_t>(row) - first) * hidden, norm.data(),
-                                config_.rms_norm_eps, hidden, h_ + static_cast<size_t>(i) * hidden);
+  const auto hidden = static_cast<size_t>(config_.hidden_size);
+  const ep::TokenRange own_rows = own_logit_rows(batch);
+  const float* x =
+      x_.data() + static_cast<size_t>(own_.begin) * static_cast<size_t>(config_.stream_width());
+  if (config_.hyper.is_on()) x = connection_.collapse(compute_, end, x, own_.size);
+  float* h = h_ + static_cast<size_t>(own_rows.begin) * hidden;
+  for (const int32_t row : wanted_) {
+    compute_.kernels().rms_norm(x + static_cast<size_t>(row) * hidden, norm.data(),
+                                config_.rms_norm_eps, config_.hidden_size, h);
+    h += hidden;
   }
-  return group_.meet(written_rows(h_, static_cast<size_t>(hidden), own_rows),
-                     where.named("the last layer's output"));
+  return group_.meet(written_rows(h_, hidden, own_rows), where.named("the last layer's output"));
 }
 
 // The LM head, on the first num_rows rows of h_. Each rank of a group computes a part of the

@@ -20,10 +20,15 @@ namespace wideep::model {
 // What a prediction layer (multi-token prediction, MTP) has around the parts of a layer. Its input
 // is projection · [norm(embedding of the next token) ‖ norm(hidden)], where hidden is the output of
 // the main model, or of a prediction, after its final norm.
+//
+// With hyper-connections hidden is each of the residual streams, before they are collapsed, and the
+// projection is cut in two: stream s = stream_projection · norm(stream s) + projection · norm(e).
 struct PredictionWeights {
   std::vector<float> embedding_norm;  // [hidden]
   std::vector<float> hidden_norm;     // [hidden]
-  weights::Matrix projection;         // [hidden, 2 · hidden]
+  weights::Matrix projection;  // [hidden, 2 · hidden]; with hyper-connections [hidden, hidden]
+  weights::Matrix stream_projection;  // [hidden, hidden]; with hyper-connections only
+  HyperWeights end_hyper;             // as of the main model's end, ModelWeights::end_hyper
   std::vector<float> final_norm;      // [hidden]
 };
 
@@ -78,7 +83,7 @@ struct PredictionCall {
   // ids: the tokens that follow the rows. positions: where the rows' keys and values are in the
   // layer's part of the cache.
   const Batch& batch;
-  // [tokens of the batch] the outputs that the rows continue, [hidden] each (Model::output());
+  // [tokens of the batch] the outputs that the rows continue (Model::output());
   // null: zeros. Only those of this rank's tokens are read.
   std::span<const float* const> before;
   // The most logit rows of each rank that dispatches to this one; may be empty unless they share
@@ -145,11 +150,12 @@ class Model {
   // equal ones the smallest. Collective as forward(), also for ranks without tokens.
   Status predict(const PredictionCall& call, const KvLayout& kv, int64_t iteration,
                  std::vector<int32_t>* tokens);
-  // What the last call has put out after the final norm, [hidden]. forward(): for a row of this
-  // rank's tokens. predict(): for a row of the batch; of the last prediction layer, for an index in
-  // logit_rows. Valid until the next call returns.
+  // What the last call has put out after the final norm, [hidden]; with hyper-connections the
+  // streams that this norm's input is collapsed from. forward(): for a row of this rank's tokens.
+  // predict(): for a row of the batch; of the last prediction layer, for an index in logit_rows.
+  // Valid until the next call returns.
   const float* output(int row) const {
-    return hidden_.data() + static_cast<int64_t>(row) * config_.hidden_size;
+    return hidden_.data() + static_cast<int64_t>(row) * config_.stream_width();
   }
 
  private:
@@ -193,13 +199,18 @@ class Model {
   Result<const float*> run_shared(const MixerCall& call, const MoeWeights& weights,
                                   std::span<const int32_t> tokens);
   void find_rows(const Batch& batch);
-  Status normalize_logit_rows(const Batch& batch, const std::vector<float>& norm,
-                              const transport::Awaited& where);
+  ep::TokenRange own_logit_rows(const Batch& batch) const;
+  Status normalize_logit_rows(const Batch& batch, const HyperWeights& end,
+                              const std::vector<float>& norm, const transport::Awaited& where);
   Status head(int num_rows, const transport::Awaited& where, std::vector<float>* logits);
   void finish_logits(int num_rows, float* logits) const;
   void keep_hidden();
+  void normalize_input(const float* x, const std::vector<float>& norm, float* y) const;
   void enter_prediction(const PredictionCall& call, const PredictionWeights& prediction);
-  Status keep_outputs(const PredictionCall& call, const std::vector<float>& norm,
+  void enter_streams(const PredictionCall& call, const PredictionWeights& prediction);
+  Status keep_outputs(const PredictionCall& call, const PredictionWeights& prediction,
+                      const transport::Awaited& where);
+  Status keep_streams(const PredictionCall& call, const PredictionWeights& prediction,
                       const transport::Awaited& where);
   HeadShare head_share(int num_rows);
   HeadShare gather_rows(int num_rows, std::span<const int32_t> rows_of_ranks);
@@ -229,10 +240,12 @@ class Model {
   MlpRunner mlp_runner_;
   std::vector<int32_t> all_;     // [num_tokens] 0, 1, ...
   std::vector<int32_t> wanted_;  // own tokens with logits, as indices from own_.begin, ascending
-  // With prediction layers: [rows, hidden], see output().
+  // With prediction layers: [rows, stream width], see output().
   std::vector<float> hidden_;
-  std::vector<float> logit_rows_;         // [logit rows, hidden] of a prediction
-  Scratch joined_;                        // [own tokens, 2 · hidden] the input of a projection
+  std::vector<float> logit_rows_;  // [logit rows, hidden] of a prediction
+  // [own tokens, 2 · hidden] the input of a projection. With hyper-connections: the normalised
+  // streams, then embeddings, then what these give to all streams.
+  Scratch joined_;
   std::vector<float> prediction_logits_;  // see find_maxima()
   std::vector<Likeliest> maxima_;         // [rows] of this rank's part of the vocabulary
 };

@@ -3,6 +3,9 @@
 // Multi-token prediction (DeepSeek-V3, arXiv:2412.19437, section 2.2): Model::predict(), a pass of
 // one prediction layer. Which passes follow each other is up to engine/speculation/mtp_drafter.h.
 //
+// With hyper-connections the layer continues all residual streams, as DeepSeek-V4's own program
+// (inference/model.py, MTPBlock), vLLM and SGLang compute it.
+//
 // The layer itself is forward_layer(), like any other; only its input and its end are here. A draft
 // is the likeliest token, so ranks that share the head exchange a maximum for each row instead of
 // logits. Ranks with batches of their own must first bring their rows together; how many each has
@@ -22,6 +25,10 @@ namespace wideep::model {
 
 void Model::keep_hidden() {
   const int hidden = config_.hidden_size;
+  if (config_.hyper.is_on()) {
+    hidden_ = x_;
+    return;
+  }
   hidden_.resize(x_.size());
   for_each_row([&](int64_t row) {
     compute_.kernels().rms_norm(x_.data() + row * hidden, weights_.final_norm.data(),
@@ -29,28 +36,66 @@ void Model::keep_hidden() {
   });
 }
 
+// x: null: zeros.
+void Model::normalize_input(const float* x, const std::vector<float>& norm, float* y) const {
+  if (x == nullptr) {
+    std::fill_n(y, norm.size(), 0.0f);
+    return;
+  }
+  compute_.kernels().rms_norm(x, norm.data(), config_.rms_norm_eps, config_.hidden_size, y);
+}
+
 // Each rank of a group makes the input rows of its own tokens.
 void Model::enter_prediction(const PredictionCall& call, const PredictionWeights& prediction) {
+  embed(call.batch);
+  if (config_.hyper.is_on()) return enter_streams(call, prediction);
   const int hidden = config_.hidden_size;
   float* joined = joined_.get<float>(static_cast<size_t>(own_.size) * 2 * hidden);
-  embed(call.batch);
   for_each_row([&](int64_t row) {
     float* both = joined + (row - own_.begin) * 2 * hidden;
-    const auto normalize = [&](const float* x, const std::vector<float>& norm, float* y) {
-      compute_.kernels().rms_norm(x, norm.data(), config_.rms_norm_eps, hidden, y);
-    };
-    normalize(x_.data() + row * hidden, prediction.embedding_norm, both);
-    const float* before = call.before[static_cast<size_t>(row)];
-    if (before != nullptr) {
-      normalize(before, prediction.hidden_norm, both + hidden);
-    } else {
-      std::fill_n(both + hidden, hidden, 0.0f);
-    }
+    normalize_input(x_.data() + row * hidden, prediction.embedding_norm, both);
+    normalize_input(call.before[static_cast<size_t>(row)], prediction.hidden_norm, both + hidden);
   });
   const kernels::PackedMatrix& projection = prediction.projection.packed;
   const Rows rows =
       compute_.cast(projection.shape, float_rows(joined, 2 * hidden, own_.size, 2 * hidden), cast_);
   compute_.matmul(rows, projection, x_.data() + int64_t{own_.begin} * hidden, hidden);
+}
+
+// The same of residual streams. embed() has filled all of them alike.
+void Model::enter_streams(const PredictionCall& call, const PredictionWeights& prediction) {
+  const int hidden = config_.hidden_size, num_streams = config_.hyper.num_streams;
+  const int width = config_.stream_width();
+  const auto own_streams = static_cast<size_t>(own_.size) * static_cast<size_t>(width);
+  const auto own_rows = static_cast<size_t>(own_.size) * static_cast<size_t>(hidden);
+  float* streams = joined_.get<float>(own_streams + 2 * own_rows);
+  float* embeddings = streams + own_streams;
+  float* projected = embeddings + own_rows;
+  for_each_row([&](int64_t row) {
+    const int64_t own = row - own_.begin;
+    normalize_input(x_.data() + row * width, prediction.embedding_norm, embeddings + own * hidden);
+    const float* before = call.before[static_cast<size_t>(row)];
+    for (int stream = 0; stream < num_streams; ++stream) {
+      const int64_t at = int64_t{stream} * hidden;
+      normalize_input(before == nullptr ? nullptr : before + at, prediction.hidden_norm,
+                      streams + own * width + at);
+    }
+  });
+  const auto project = [&](const weights::Matrix& matrix, const float* from, int rows, float* to) {
+    const kernels::PackedMatrix& packed = matrix.packed;
+    const auto stride = static_cast<size_t>(hidden);
+    compute_.matmul(compute_.cast(packed.shape, float_rows(from, stride, rows, hidden), cast_),
+                    packed, to, stride);
+  };
+  project(prediction.projection, embeddings, own_.size, projected);
+  project(prediction.stream_projection, streams, own_.size * num_streams,
+          x_.data() + int64_t{own_.begin} * width);
+  for_each_row([&](int64_t row) {
+    for (int stream = 0; stream < num_streams; ++stream) {
+      compute_.kernels().add_scaled(Dtype::kF32, projected + (row - own_.begin) * hidden, 1.0f,
+                                    hidden, x_.data() + row * width + int64_t{stream} * hidden);
+    }
+  });
 }
 
 Status Model::predict(const PredictionCall& call, const KvLayout& kv, int64_t iteration,
@@ -66,7 +111,7 @@ Status Model::predict(const PredictionCall& call, const KvLayout& kv, int64_t it
   weights.mixer->prepare(mixer_call);
   WIDEEP_TRY(forward_layer(mixer_call, layer));
   const base::TraceSpan span(base::Span::kHead);
-  WIDEEP_TRY(keep_outputs(call, weights.prediction->final_norm, where));
+  WIDEEP_TRY(keep_outputs(call, *weights.prediction, where));
 
   const auto num_rows = static_cast<int>(call.batch.logit_rows.size());
   HeadShare share = head_share(num_rows);
@@ -88,12 +133,14 @@ Status Model::predict(const PredictionCall& call, const KvLayout& kv, int64_t it
 
 // Normalises the rows that another layer continues, all of them, or the logit rows after the last
 // layer. All ranks of a group keep all rows: the next call may deal them to other ranks.
-Status Model::keep_outputs(const PredictionCall& call, const std::vector<float>& norm,
+Status Model::keep_outputs(const PredictionCall& call, const PredictionWeights& prediction,
                            const transport::Awaited& where) {
+  if (config_.hyper.is_on()) return keep_streams(call, prediction, where);
+  const std::vector<float>& norm = prediction.final_norm;
   const auto hidden = static_cast<size_t>(config_.hidden_size);
   const std::vector<int32_t>& logit_rows = call.batch.logit_rows;
   if (call.layer + 1 == config_.num_prediction_layers) {
-    WIDEEP_TRY(normalize_logit_rows(call.batch, norm, where));
+    WIDEEP_TRY(normalize_logit_rows(call.batch, {}, norm, where));
     hidden_.assign(h_, h_ + logit_rows.size() * hidden);
     logit_rows_ = hidden_;
     return {};
@@ -105,6 +152,34 @@ Status Model::keep_outputs(const PredictionCall& call, const std::vector<float>&
   for (size_t i = 0; i < logit_rows.size(); ++i) {
     std::copy_n(output(logit_rows[i]), hidden, logit_rows_.data() + i * hidden);
   }
+  return {};
+}
+
+// The same of residual streams, which only the logit rows are collapsed from.
+Status Model::keep_streams(const PredictionCall& call, const PredictionWeights& prediction,
+                           const transport::Awaited& where) {
+  const Batch& batch = call.batch;
+  const auto hidden = static_cast<size_t>(config_.hidden_size);
+  const auto width = static_cast<size_t>(config_.stream_width());
+  WIDEEP_TRY(normalize_logit_rows(batch, prediction.end_hyper, prediction.final_norm, where));
+  logit_rows_.assign(h_, h_ + batch.logit_rows.size() * hidden);
+  const bool is_last = call.layer + 1 == config_.num_prediction_layers;
+  const ep::TokenRange own_rows = is_last ? own_logit_rows(batch) : own_;
+  const size_t num_rows =
+      is_last ? batch.logit_rows.size() : static_cast<size_t>(batch.num_tokens());
+  hidden_.resize(num_rows * width);
+  // Of kOutput nobody reads any more what the layer has put out: all have met since.
+  float* all = group_.is_alone() ? hidden_.data()
+                                 : group_.joint<float>(JointBuffer::kOutput, num_rows * width);
+  const auto first = static_cast<size_t>(own_.begin);
+  for (size_t i = 0; i < static_cast<size_t>(own_rows.size); ++i) {
+    const size_t own = is_last ? static_cast<size_t>(wanted_[i]) : i;
+    std::copy_n(x_.data() + (first + own) * width, width,
+                all + (static_cast<size_t>(own_rows.begin) + i) * width);
+  }
+  WIDEEP_TRY(group_.meet(written_rows(all, width, own_rows),
+                         where.named("the prediction layer's output")));
+  if (!group_.is_alone()) std::copy_n(all, num_rows * width, hidden_.data());
   return {};
 }
 

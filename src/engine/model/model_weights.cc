@@ -110,8 +110,21 @@ Result<std::unique_ptr<PredictionWeights>> load_prediction(const ModelConfig& co
                     load_norm(config, loader, prefix + "enorm.weight", hidden));
   WIDEEP_TRY_ASSIGN(prediction->hidden_norm,
                     load_norm(config, loader, prefix + "hnorm.weight", hidden));
-  WIDEEP_TRY_ASSIGN(prediction->projection,
-                    loader.matrix(prefix + "eh_proj.weight", hidden, 2 * hidden));
+  if (config.hyper.is_on()) {
+    const weights::MatrixForm form = loader.common_form(
+        {{prefix + "e_proj.weight", hidden}, {prefix + "h_proj.weight", hidden}});
+    WIDEEP_TRY_ASSIGN(prediction->projection,
+                      loader.matrix(prefix + "e_proj.weight", hidden, hidden, form));
+    WIDEEP_TRY_ASSIGN(prediction->stream_projection,
+                      loader.matrix(prefix + "h_proj.weight", hidden, hidden, form));
+    if (config.hyper.learned_end) {
+      WIDEEP_TRY_ASSIGN(prediction->end_hyper,
+                        HyperWeights::load(config, loader, prefix + "hc_head"));
+    }
+  } else {
+    WIDEEP_TRY_ASSIGN(prediction->projection,
+                      loader.matrix(prefix + "eh_proj.weight", hidden, 2 * hidden));
+  }
   WIDEEP_TRY_ASSIGN(prediction->final_norm,
                     load_norm(config, loader, prefix + "shared_head.norm.weight", hidden));
   return prediction;

@@ -24,6 +24,7 @@
 #include "model/model_files.h"
 #include "transport/endpoint.h"
 #include "weights/checkpoint.h"
+#include "weights/named_tensors.h"
 #include "weights/quantized_tensors.h"
 
 namespace wideep::run {
@@ -286,26 +287,45 @@ uint64_t heap_of_forward(const model::ModelConfig& config, const model::ModelWei
   return heap_bytes() - before - logits_of_prediction;
 }
 
-TEST_P(GoldenPlan, WorkingMemoryIsAboutWhatAForwardPassAllocates) {
-  if (heap_bytes() == 0) GTEST_SKIP() << "the heap of this build cannot be measured";
+void expect_working_memory(const model::ModelConfig& config, const weights::TensorSource& tensors,
+                           WeightFormat format) {
   constexpr int kTokens = kernels::kPageTokens;
-  const weights::WeightLoader loader(*checkpoint_, format_);
-  const auto loaded = model::ModelWeights::load(config_, loader);
+  const weights::WeightLoader loader(tensors, format);
+  const auto loaded = model::ModelWeights::load(config, loader);
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
   const model::MoeOptions as_they_are{.row_dtype = loader.row_dtype()};
-  heap_of_forward(config_, *loaded, loader, kTokens, as_they_are);  // memory of threads, kept
+  heap_of_forward(config, *loaded, loader, kTokens, as_they_are);  // memory of threads, kept
   for (const auto& travel : {std::optional<kernels::RowFormat>(), {kernels::RowFormat::kNvfp4}}) {
     model::MoeOptions options = as_they_are;
     options.dispatch = options.combine = travel;
     const ep::DispatchShape shape = dispatch_shape(
-        config_, {.num_slots = config_.routing.num_experts, .max_num_tokens = kTokens}, options);
+        config, {.num_slots = config.routing.num_experts, .max_num_tokens = kTokens}, options);
     const auto allocated =
-        static_cast<double>(heap_of_forward(config_, *loaded, loader, kTokens, options));
+        static_cast<double>(heap_of_forward(config, *loaded, loader, kTokens, options));
     const auto planned = static_cast<double>(
-        plan_memory(config_, shape, format_, loader.row_dtype()).working_memory_per_rank);
+        plan_memory(config, shape, format, loader.row_dtype()).working_memory_per_rank);
     EXPECT_GT(allocated, 0.9 * planned);
     EXPECT_LT(allocated, 1.3 * planned);
   }
+}
+
+TEST_P(GoldenPlan, WorkingMemoryIsAboutWhatAForwardPassAllocates) {
+  if (heap_bytes() == 0) GTEST_SKIP() << "the heap of this build cannot be measured";
+  expect_working_memory(config_, *checkpoint_, format_);
+}
+
+// Which a prediction continues, and keeps of all rows.
+TEST(StreamsPlan, WorkingMemoryIsAboutWhatAForwardPassAllocates) {
+  if (heap_bytes() == 0) GTEST_SKIP() << "the heap of this build cannot be measured";
+  const std::string dir = kModels + "prediction_models/deepseek_v4";
+  auto config = model::read_model_config(dir);
+  const auto checkpoint = weights::Checkpoint::open(dir);
+  ASSERT_TRUE(config.ok() && checkpoint.ok());
+  ASSERT_TRUE(model::add_prediction_layers(1, &*config).ok());
+  const weights::NamedTensors tensors(*checkpoint, checkpoint->names(), config->tensor_names,
+                                      config->routing.num_experts);
+  expect_working_memory(*config, tensors, WeightFormat::kF32);
+  expect_working_memory(*config, tensors, WeightFormat::kInt8);
 }
 
 TEST(MoeOptions, DtypesOfRowsOfAnyLength) {

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """DeepSeek-V4: compressed attention, hyper-connections, hash routing."""
 
+import copy
 import json
 import tempfile
 
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import DeepseekV4Config
+from transformers.masking_utils import create_sliding_window_causal_mask
 
 from families import gpt_oss
 from families.family import Family, load_model, saved_tensors, stored
@@ -163,6 +165,87 @@ def write(family, model, files, directory):
     for name, shape in files.get("_extra", {}).items():
         tensors[name] = torch.full(shape, 0.5, dtype=torch.bfloat16)
     save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
+
+
+class Prediction(torch.nn.Module):
+    """The layer that predicts further tokens, which transformers does not have, of its layer class.
+
+    As DeepSeek's own program (inference/model.py, MTPBlock), vLLM and SGLang compute it: it goes on
+    from all streams of the model's last layer, before they are collapsed, has a window and a router
+    like other layers, and weights of its own that collapse its streams. Used as MtpModel is
+    (families/prediction.py).
+    """
+
+    def __init__(self, model):
+        super().__init__()
+        config = copy.deepcopy(model.config)
+        config.num_hidden_layers += 1
+        config.layer_types = [*config.layer_types, "sliding_attention"]
+        config.mlp_layer_types = [*config.mlp_layer_types, "moe"]
+        self.config = config
+        self.model = [model]  # which is no part of this module
+        # Of this one only the last layer and the end are used.
+        self.whole = [type(model)(config).eval()]
+        text, size = self.whole[0].model, config.hidden_size
+        layer = torch.nn.Module()
+        layer.enorm, layer.hnorm = (
+            type(text.norm)(size, eps=config.rms_norm_eps) for _ in range(2)
+        )
+        layer.e_proj, layer.h_proj = (torch.nn.Linear(size, size, bias=False) for _ in range(2))
+        layer.mtp_block, layer.hc_head, layer.norm = text.layers[-1], text.hc_head, text.norm
+        self.layers = torch.nn.ModuleList([layer])
+
+    @torch.no_grad()
+    def hidden_states(self, model, ids):
+        """The streams after the last layer, [1, T, streams, hidden], and the logits."""
+        streams = []
+        hook = model.model.hc_head.register_forward_pre_hook(lambda _, x: streams.append(x[0]))
+        logits = model(ids, use_cache=False).logits
+        hook.remove()
+        return streams[0], logits
+
+    def forward_layer(self, number, streams, positions, mask, input_ids):
+        assert number == 0 and mask is None
+        layer, text = self.layers[0], self.whole[0].model
+        embeddings = self.model[0].model.embed_tokens(input_ids)
+        x = layer.e_proj(layer.enorm(embeddings))[:, :, None] + layer.h_proj(layer.hnorm(streams))
+        mask = create_sliding_window_causal_mask(
+            config=self.config,
+            inputs_embeds=embeddings,
+            attention_mask=None,
+            cache=None,
+            position_ids=positions,
+        )
+        angles = {
+            kind: text.rotary_emb(embeddings, position_ids=positions, layer_type=kind)
+            for kind in ("main", "compress")
+        }
+        return layer.mtp_block(
+            x,
+            input_ids=input_ids,
+            position_embeddings=angles,
+            position_ids=positions,
+            attention_mask=mask,
+        )
+
+    def _project_to_logits(self, streams):
+        layer = self.layers[0]
+        return self.model[0].lm_head(layer.norm(layer.hc_head(streams)))
+
+    def tensors(self):
+        """As published: mtp.0 …"""
+        own = f"layers.{self.config.num_hidden_layers - 1}."
+        named = {}
+        for name, tensor in saved_tensors(self.whole[0], False).items():
+            name = published_name(name)
+            if name.startswith(own) or name.startswith("hc_head_") or name == "norm.weight":
+                named["mtp.0." + name.removeprefix(own)] = tensor
+        for name in ("enorm", "hnorm", "e_proj", "h_proj"):
+            named[f"mtp.0.{name}.weight"] = getattr(self.layers[0], name).weight.detach()
+        return {
+            name: t if name.endswith("ffn.gate.bias") else stored(name, t, torch.bfloat16)
+            for name, t in named.items()
+        }
 
 
 BASE = dict(

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from transformers import DeepseekV3Config
 from transformers.modeling_layers import MtpModel
 
-from families import all_families, record
+from families import all_families, deepseek_v4, record
 from families.family import Family, build, draw_weight, load, load_model, stored
 from families.kinds import default, ropes
 
@@ -35,6 +35,9 @@ SHAPES = {
     "bailing_hybrid": dict(head_dim=12),
     "mellum": dict(rope_parameters=ropes(default(1e5), default(1e3)), sliding_window=9),
     "exaone_moe": dict(sliding_window=9),
+    "deepseek_v4": deepseek_v4.complete(
+        deepseek_v4.BASE | dict(_layers="sh", num_hidden_layers=2, _yarn=True)
+    ),
 }
 # Keys that describe the layer to transformers, where its config class has none.
 MTP_KEYS = dict(mtp_layer_types=["full_attention"], mtp_mlp_layer_types=["sparse"])
@@ -44,6 +47,8 @@ OTHER_KEYS = {
     # transformers leaves the layer out; its MtpModel builds it of the model's own parts.
     "exaone_moe": WITH_WINDOW | dict(mtp_mlp_layer_types=["dense"]),
 }
+# Layers that transformers does not have.
+OWN_LAYERS = {"deepseek_v4": deepseek_v4.Prediction}
 GENERATES = ("deepseek_v3", "glm4_moe", "deepseek_v3_layers", "glm4_moe_layers")
 DEEPSEEK_V3 = Family(
     name="deepseek_v3",
@@ -304,7 +309,8 @@ def make(name, seed, out):
         values["_keys"]["mtp_layer_types"] = WITH_WINDOW["mtp_layer_types"]
     build(family, values, seed, directory)
     model = load(family, directory, torch.float32)
-    mtp = mtp_model(model, layers, OTHER_KEYS.get(name, MTP_KEYS))
+    own = OWN_LAYERS.get(name)
+    mtp = own(model) if own else mtp_model(model, layers, OTHER_KEYS.get(name, MTP_KEYS))
     fill(mtp, qwen, seed)
     names_of_layer = {"hy_v3": hy_names, "bailing_hybrid": bailing_names}.get(name, deepseek_names)
     names = names_of_layer(model.config.num_hidden_layers)
@@ -314,15 +320,16 @@ def make(name, seed, out):
     if name != "qwen3_5_moe":  # whose files have stacked experts
         layer = split_experts(layer)
     layer = {names(n): t for n, t in layer.items()}
+    layer = {n: stored(n, t, torch.bfloat16) for n, t in layer.items() if t.numel()}
     tensors = load_file(directory / "model.safetensors")
-    tensors |= {n: stored(n, t, torch.bfloat16) for n, t in layer.items() if t.numel()}
+    tensors |= mtp.tensors() if own else layer
     save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
 
     generator = torch.Generator().manual_seed(seed)
     recorded, checked = {}, 0
     for p, length in enumerate(PROMPTS):
         prompt, ids = draw_text(model, length, generator)
-        hidden, logits = hidden_states(model, ids)
+        hidden, logits = (mtp.hidden_states if own else hidden_states)(model, ids)
         after = drafts_after if layers == 1 else drafts_of_layers
         drafts = [after(mtp, hidden, ids, i) for i in range(ids.shape[1] - 1)]
         if name in GENERATES:

@@ -1382,6 +1382,29 @@ TEST(Families, GroupsOfDeepseekV4) {
   EXPECT_EQ(accepted(small, {{"compress_ratios", {0, 128}}}).indexer.num_heads, 0);
 }
 
+// It has a window and routes by its router, even where no other layer does.
+TEST(Families, PredictionLayerOfDeepseekV4) {
+  const json small = small_json("deepseek_v4");
+  ModelConfig config = accepted(small, {{"compress_ratios", {4, 128, 0}}, {"num_hash_layers", 2}});
+  ASSERT_TRUE(add_prediction_layers(1, &config).ok());
+  EXPECT_EQ(config.layers[2].window, 128);
+  EXPECT_EQ(config.attention_of(2).group_size, 0);
+  EXPECT_TRUE(config.layers[2].is_moe);
+  EXPECT_FALSE(config.layers[2].by_token);
+  const auto first = [&](const std::string& canonical) {
+    return config.tensor_names.published("model.layers.2." + canonical).front().name;
+  };
+  EXPECT_EQ(first("e_proj.weight"), "mtp.0.e_proj.weight");
+  EXPECT_EQ(first("shared_head.norm.weight"), "mtp.0.norm.weight");
+  EXPECT_EQ(first("hc_head.hc_fn"), "mtp.0.hc_head_fn");
+  EXPECT_EQ(first("attn_hc.base"), "mtp.0.hc_attn_base");
+  EXPECT_EQ(first("self_attn.kv_proj.weight"), "mtp.0.attn.wkv.weight");
+  EXPECT_EQ(first("mlp.experts.3.up_proj.weight"), "mtp.0.ffn.experts.3.w3.weight");
+  EXPECT_TRUE(accepted(small, {{"compress_ratios", {4, 128}}}).names_mtp_layers);
+  EXPECT_FALSE(accepted(small, {{"compress_ratios", {4, 128, 128}}}).names_mtp_layers);
+  EXPECT_FALSE(accepted(small, {{"num_nextn_predict_layers", 2}}).names_mtp_layers);
+}
+
 // The scaling is of layers with entries, and its cosines have no factor unless the file has one.
 TEST(Families, RotationsOfDeepseekV4) {
   const json yarn = {{"type", "yarn"}, {"factor", 16}, {"original_max_position_embeddings", 64}};

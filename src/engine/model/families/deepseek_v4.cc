@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // DeepSeek-V4: compressed attention, hyper-connections, experts chosen by √softplus, in the first
-// layers by a table of token ids.
+// layers by a table of token ids. Its prediction layer is defined by DeepSeek's own program
+// (inference/model.py, MTPBlock), vLLM and SGLang, which agree.
 #include <fmt/format.h>
 
 #include <string>
@@ -55,16 +56,24 @@ void read_experts_and_router(const JsonObject& root, ModelConfig* config) {
     root.complain("expert_dtype",
                   fmt::format("expected fp4 or fp8, found {}", base::printable(dtype)));
   }
+}
+
+// The one layer that predicts further tokens attends to a window, and routes by its router.
+void read_prediction(const JsonObject& root, ModelConfig* config) {
+  constexpr const char* kRatios = "compress_ratios";  // the layer's is after the others
   config->num_mtp_layers = static_cast<int>(
       root.integer_or("num_nextn_predict_layers", 1, {.min = 0, .max = kMaxLayers}));
   config->left_out = {"mtp."};
+  config->prediction_layer.window = config->compressed.window;
+  const auto own = static_cast<size_t>(config->num_layers);
+  const auto ratios = root.has(kRatios) ? root.raw().at(kRatios) : nlohmann::json();
+  const bool has_entries = ratios.is_array() && ratios.size() > own && ratios[own] != 0;
+  config->names_mtp_layers = config->num_mtp_layers == 1 && !has_entries;
 }
 
-// Those of transformers are below "model.".
-void name_v4(weights::TensorNames* names) {
-  constexpr std::pair<const char*, const char*> kNames[] = {
-      {"model.embed_tokens", "model.embed"},
-      {"lm_head", "head"},
+// The modules of a layer.
+std::vector<std::pair<std::string, std::string>> module_names() {
+  std::vector<std::pair<std::string, std::string>> names = {
       {"input_layernorm", "attn_norm"},
       {"post_attention_layernorm", "ffn_norm"},
       {"self_attn.q_a_proj", "attn.wq_a"},
@@ -80,29 +89,45 @@ void name_v4(weights::TensorNames* names) {
       {"self_attn.compressor.indexer.scorer.weights_proj", "attn.indexer.weights_proj"},
       {"mlp.gate.e_score_correction_bias", "ffn.gate.bias"},
       {"mlp.gate", "ffn.gate"}};
-  for (const auto& [canonical, published] : kNames) names->rename(canonical, published);
   for (const auto& [ours, theirs] :
        {std::pair("compressor.indexer", "indexer.compressor"), {"compressor", "compressor"}}) {
     for (const auto& [part, name] : {std::pair("kv_proj", "wkv"),
                                      {"gate_proj", "wgate"},
                                      {"position_bias", "ape"},
                                      {"kv_norm", "norm"}}) {
-      names->rename(fmt::format("self_attn.{}.{}", ours, part),
-                    fmt::format("attn.{}.{}", theirs, name));
+      names.emplace_back(fmt::format("self_attn.{}.{}", ours, part),
+                         fmt::format("attn.{}.{}", theirs, name));
     }
   }
   for (const char* part : {"fn", "base", "scale"}) {
-    names->rename(fmt::format("attn_hc.{}", part), fmt::format("hc_attn_{}", part))
-        .rename(fmt::format("ffn_hc.{}", part), fmt::format("hc_ffn_{}", part))
-        .rename(fmt::format("hc_head.hc_{}", part), fmt::format("hc_head_{}", part));
+    names.emplace_back(fmt::format("attn_hc.{}", part), fmt::format("hc_attn_{}", part));
+    names.emplace_back(fmt::format("ffn_hc.{}", part), fmt::format("hc_ffn_{}", part));
+    names.emplace_back(fmt::format("hc_head.hc_{}", part), fmt::format("hc_head_{}", part));
   }
   for (const auto& [part, name] :
        {std::pair("gate_proj", "w1"), {"up_proj", "w3"}, {"down_proj", "w2"}}) {
-    names->rename(fmt::format("mlp.experts.*.{}", part), fmt::format("ffn.experts.*.{}", name))
-        .rename(fmt::format("mlp.shared_experts.{}", part),
-                fmt::format("ffn.shared_experts.{}", name));
+    names.emplace_back(fmt::format("mlp.experts.*.{}", part),
+                       fmt::format("ffn.experts.*.{}", name));
+    names.emplace_back(fmt::format("mlp.shared_experts.{}", part),
+                       fmt::format("ffn.shared_experts.{}", name));
   }
-  names->prefix("model.", "model.").prefix("model.", "");
+  return names;
+}
+
+// Those of transformers are below "model.".
+void name_v4(ModelConfig* config) {
+  weights::TensorNames& names = config->tensor_names;
+  names.rename("model.embed_tokens", "model.embed").rename("lm_head", "head");
+  const auto modules = module_names();
+  const auto rename_prediction = [&](const std::string& canonical, const std::string& published) {
+    names.rename(fmt::format("model.layers.{}.{}", config->num_layers, canonical),
+                 "mtp.0." + published);
+  };
+  rename_prediction("shared_head.norm", "norm");
+  for (const char* same : {"enorm", "hnorm", "e_proj", "h_proj"}) rename_prediction(same, same);
+  for (const auto& [canonical, published] : modules) rename_prediction(canonical, published);
+  for (const auto& [canonical, published] : modules) names.rename(canonical, published);
+  names.prefix("model.", "model.").prefix("model.", "");
 }
 
 }  // namespace
@@ -118,7 +143,8 @@ void read_deepseek_v4(const JsonObject& root, ModelConfig* config) {
   read_compressed_attention(root, config);
   read_hash_layers(root, config);
   read_experts_and_router(root, config);
-  name_v4(&config->tensor_names);
+  read_prediction(root, config);
+  name_v4(config);
 }
 
 }  // namespace wideep::model

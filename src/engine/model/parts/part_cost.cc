@@ -93,11 +93,20 @@ PartCost prediction_cost(const ModelConfig& config) {
   PartCost cost;
   cost.vector("enorm.weight", hidden);
   cost.vector("hnorm.weight", hidden);
-  cost.matrix("eh_proj.weight", hidden, int64_t{2} * hidden, TensorUse::kPrediction);
+  uint64_t input = 2 * uint64_t(hidden), operand = input;
+  if (config.hyper.is_on()) {
+    cost.matrix("e_proj.weight", hidden, hidden, TensorUse::kPrediction);
+    cost.matrix("h_proj.weight", hidden, hidden, TensorUse::kPrediction);
+    if (config.hyper.learned_end) cost.add(hyper_cost(config, "hc_head"));
+    operand = uint64_t(config.stream_width());
+    input += operand;
+  } else {
+    cost.matrix("eh_proj.weight", hidden, int64_t{2} * hidden, TensorUse::kPrediction);
+  }
   cost.vector("shared_head.norm.weight", hidden);
-  // What the layer predicts from, and both halves of its input.
-  cost.scratch_floats = 3 * uint64_t(hidden);
-  cost.operands = {{{TensorUse::kPrediction, 2 * uint64_t(hidden)}}};
+  // What the layer predicts from, and its input (Model::joined_).
+  cost.scratch_floats = uint64_t(config.stream_width()) + input;
+  cost.operands = {{{TensorUse::kPrediction, operand}}};
   return cost;
 }
 

@@ -36,12 +36,14 @@ int64_t heads_width(const ModelConfig& config) {
 }  // namespace
 
 // Buffers are dimensioned for the larger of their uses: kInput also holds the rows of the LM head,
-// kBetween the intermediate activations of dense layers and of the shared expert.
+// kBetween the intermediate activations of dense layers and of the shared expert, kOutput the
+// residual streams that predictions continue (Model::keep_streams()).
 JointLayout::JointLayout(const ModelConfig& config, int64_t tokens, int64_t max_logit_rows)
     : max_tokens(tokens) {
   const int between = std::max(config.dense_intermediate_size, config.shared_intermediate_size);
   const int64_t rows = std::max(tokens, max_logit_rows);
-  set_elements({rows * config.hidden_size, rows * heads_width(config), rows * config.hidden_size,
+  const int output = config.num_prediction_layers > 0 ? config.stream_width() : config.hidden_size;
+  set_elements({rows * config.hidden_size, rows * heads_width(config), rows * output,
                 rows * between, max_logit_rows * config.vocab_size});
 }
 
