@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nemotron-H and Nemotron 3: layers of one part, MLPs without a gate, latent experts."""
 
+import copy
+
 import torch
 from transformers import NemotronHConfig
+from transformers.masking_utils import create_causal_mask
 
-from families.family import Family
+from families.family import Family, saved_tensors, stored
 from families.glm import complete_groups
 
 WORDS = {"M": "linear_attention", "*": "full_attention", "E": "moe", "-": "mlp"}
@@ -40,6 +43,75 @@ def by_pattern(pattern):
     return {"layers_block_type": layers(pattern), "_keys": keys | {"num_hidden_layers": len(pattern)}}
 
 
+class Prediction(torch.nn.Module):
+    """The layer that predicts further tokens, which transformers does not have, of its layer class.
+
+    As vLLM and SGLang compute it: attention and experts, one after the other, between a projection
+    of both inputs and a norm. llama.cpp takes the mean away in that norm. Used as MtpModel is
+    (families/prediction.py).
+    """
+
+    def __init__(self, model):
+        super().__init__()
+        config = copy.deepcopy(model.config)
+        config.layers_block_type = [*config.layers_block_type, "full_attention", "moe"]
+        self.config = config
+        self.model = [model]  # which is no part of this module
+        # Of this one only the last layers and the end are used.
+        self.whole = [type(model)(config).eval()]
+        text, size = self.whole[0].model, config.hidden_size
+        layer = torch.nn.Module()
+        layer.enorm, layer.hnorm = (
+            type(text.norm_f)(size, eps=config.layer_norm_epsilon) for _ in range(2)
+        )
+        layer.eh_proj = torch.nn.Linear(2 * size, size, bias=False)
+        layer.attention, layer.experts = text.layers[-2], text.layers[-1]
+        layer.norm = text.norm_f
+        self.layers = torch.nn.ModuleList([layer])
+
+    @torch.no_grad()
+    def hidden_states(self, model, ids):
+        """After the final norm, [1, T, hidden], and the logits."""
+        hidden = []
+        hook = model.model.norm_f.register_forward_hook(lambda _, x, out: hidden.append(out))
+        logits = model(ids, use_cache=False).logits
+        hook.remove()
+        return hidden[0], logits
+
+    def forward_layer(self, number, hidden, positions, mask, input_ids):
+        assert number == 0 and mask is None
+        layer = self.layers[0]
+        embeddings = self.model[0].model.embeddings(input_ids)
+        x = layer.eh_proj(torch.cat([layer.enorm(embeddings), layer.hnorm(hidden)], -1))
+        mask = create_causal_mask(
+            config=self.config,
+            inputs_embeds=embeddings,
+            attention_mask=None,
+            cache=None,
+            position_ids=positions,
+        )
+        x = layer.attention(x, attention_mask=mask, position_ids=positions)
+        return layer.norm(layer.experts(x))
+
+    def _project_to_logits(self, hidden):
+        return self.model[0].lm_head(hidden)
+
+    def tensors(self):
+        """As published: mtp.layers.0 is the attention, mtp.layers.1 the experts."""
+        first = len(self.config.layers_block_type) - 2
+        named = {}
+        for name, tensor in saved_tensors(self.whole[0], False).items():
+            for number in (0, 1):
+                own = f"backbone.layers.{first + number}."
+                if name.startswith(own):
+                    named[f"mtp.layers.{number}.{name.removeprefix(own)}"] = tensor
+        layer = self.layers[0]
+        for name in ("enorm", "hnorm", "eh_proj"):
+            named[f"mtp.layers.0.{name}.weight"] = getattr(layer, name).weight.detach()
+        named["mtp.layers.1.final_layernorm.weight"] = layer.norm.weight.detach()
+        return {name: stored(name, tensor, torch.bfloat16) for name, tensor in named.items()}
+
+
 BASE = dict(
     vocab_size=64,
     hidden_size=32,
@@ -67,7 +139,8 @@ FAMILIES = [
         config=NemotronHConfig,
         base=BASE,
         shapes={
-            "plain": by_pattern("MEM*E"),
+            "plain": by_pattern("MEM*E")
+            | dict(num_nextn_predict_layers=1, _extra={"mtp.layers.0.norm.weight": (32,)}),
             "minimal": dict(_minimal=True, layers_block_type=layers("ME*-")),
             "latent": dict(
                 layers_block_type=layers("EME*"),

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from transformers import DeepseekV3Config
 from transformers.modeling_layers import MtpModel
 
-from families import all_families, deepseek_v4, record
+from families import all_families, deepseek_v4, nemotron_h, record
 from families.family import Family, build, draw_weight, load, load_model, stored
 from families.kinds import default, ropes
 
@@ -38,6 +38,7 @@ SHAPES = {
     "deepseek_v4": deepseek_v4.complete(
         deepseek_v4.BASE | dict(_layers="sh", num_hidden_layers=2, _yarn=True)
     ),
+    "nemotron_h": dict(layers_block_type=nemotron_h.layers("ME*"), moe_latent_size=16),
 }
 # Keys that describe the layer to transformers, where its config class has none.
 MTP_KEYS = dict(mtp_layer_types=["full_attention"], mtp_mlp_layer_types=["sparse"])
@@ -48,7 +49,7 @@ OTHER_KEYS = {
     "exaone_moe": WITH_WINDOW | dict(mtp_mlp_layer_types=["dense"]),
 }
 # Layers that transformers does not have.
-OWN_LAYERS = {"deepseek_v4": deepseek_v4.Prediction}
+OWN_LAYERS = {"deepseek_v4": deepseek_v4.Prediction, "nemotron_h": nemotron_h.Prediction}
 GENERATES = ("deepseek_v3", "glm4_moe", "deepseek_v3_layers", "glm4_moe_layers")
 DEEPSEEK_V3 = Family(
     name="deepseek_v3",

@@ -1461,6 +1461,38 @@ TEST(Families, MixersOfGranite4) {
   EXPECT_EQ(dense.shared_intermediate_size, 0);
 }
 
+// Two layers of the files: attention without positions, then experts.
+TEST(Families, PredictionLayerOfNemotron) {
+  const json small = small_json("nemotron_h");
+  const json one = {{"num_nextn_predict_layers", 1}};
+  ModelConfig config = accepted(small, one);
+  EXPECT_TRUE(config.names_mtp_layers);
+  ASSERT_TRUE(add_prediction_layers(1, &config).ok());
+  const LayerConfig& layer = config.layers.back();
+  EXPECT_EQ(layer.mixer, LayerConfig::Mixer::kAttention);
+  EXPECT_FALSE(layer.rotates);
+  EXPECT_TRUE(layer.has_mlp && layer.is_moe);
+  const auto first = [&](const std::string& module) {
+    return config.tensor_names
+        .published(fmt::format("model.layers.{}.{}.weight", config.num_layers, module))
+        .front()
+        .name;
+  };
+  EXPECT_EQ(first("eh_proj"), "mtp.layers.0.eh_proj.weight");
+  EXPECT_EQ(first("input_layernorm"), "mtp.layers.0.norm.weight");
+  EXPECT_EQ(first("self_attn.q_proj"), "mtp.layers.0.mixer.q_proj.weight");
+  EXPECT_EQ(first("mlp.experts.3.up_proj"), "mtp.layers.1.mixer.experts.3.up_proj.weight");
+  EXPECT_EQ(first("shared_head.norm"), "mtp.layers.1.final_layernorm.weight");
+  const auto is_known = [&](json more) {
+    more.update(one);
+    return accepted(small, more).names_mtp_layers;
+  };
+  EXPECT_TRUE(is_known({{"mtp_layers_block_type", {"attention", "moe"}}}));
+  EXPECT_FALSE(is_known({{"mtp_layers_block_type", {"moe", "attention"}}}));
+  EXPECT_FALSE(is_known({{"mtp_hybrid_override_pattern", "*E*E"}}));
+  EXPECT_FALSE(accepted(small, {{"num_nextn_predict_layers", 2}}).names_mtp_layers);
+}
+
 TEST(Families, LayersOfOnePartOfNemotron) {
   const json small = small_json("nemotron_h");
   const ModelConfig config = *parse(small);

@@ -63,6 +63,7 @@ const NullKey kNullKeys[] = {
     {"layer_types"},
     {"layers_block_type", kNemotron},
     {"moe_latent_size", kNemotron},
+    {"mtp_layers_block_type", kNemotron},
     {"num_sliding_attention_heads"},
     {"query_pre_attn_scalar"},
     {"swiglu_limits"},

@@ -92,6 +92,31 @@ void read_mlps(const JsonObject& root, ModelConfig* config) {
   config->shared_intermediate_size = config->moe_latent_size = 0;
 }
 
+// The layer that predicts further tokens is two of the files': attention, then experts. vLLM and
+// SGLang agree on it; llama.cpp has a norm that takes away the mean at its end.
+void read_prediction(const JsonObject& root, ModelConfig* config) {
+  config->num_mtp_layers = static_cast<int>(
+      root.integer_or("num_nextn_predict_layers", 0, {.min = 0, .max = kMaxLayers}));
+  config->left_out = {"mtp."};
+  config->prediction_layer.rotates = false;
+  const bool has_words = root.has("mtp_layers_block_type");
+  const nlohmann::json words = has_words ? root.raw().at("mtp_layers_block_type") : nullptr;
+  const bool is_known = words.is_null() || words == nlohmann::json{"full_attention", "moe"} ||
+                        words == nlohmann::json{"attention", "moe"};
+  config->names_mtp_layers = root.string_or("mtp_hybrid_override_pattern", "*E") == "*E" &&
+                             is_known && config->num_mtp_layers == 1 && config->has_experts();
+  const auto rename = [&](const std::string& canonical, const std::string& published) {
+    config->tensor_names.rename(fmt::format("model.layers.{}.{}", config->num_layers, canonical),
+                                "mtp.layers." + published);
+  };
+  for (const std::string same : {"enorm", "hnorm", "eh_proj"}) rename(same, "0." + same);
+  rename("input_layernorm", "0.norm");
+  rename("self_attn", "0.mixer");
+  rename("post_attention_layernorm", "1.norm");
+  rename("mlp", "1.mixer");
+  rename("shared_head.norm", "1.final_layernorm");
+}
+
 }  // namespace
 
 void read_nemotron_h(const JsonObject& root, ModelConfig* config) {
@@ -108,21 +133,17 @@ void read_nemotron_h(const JsonObject& root, ModelConfig* config) {
   read_layers(root, config);
   read_mamba(root, &config->mamba2);
   read_mlps(root, config);
-  config->num_mtp_layers = static_cast<int>(
-      root.integer_or("num_nextn_predict_layers", 0, {.min = 0, .max = kMaxLayers}));
-  config->left_out = {"mtp."};
   // Of programs, and of rotations that there are none of.
-  for (const char* key : {"chunk_size", "expand", "partial_rotary_factor", "rope_theta"}) {
-    root.has(key);
-  }
+  for (const char* key : {"chunk_size", "expand"}) root.has(key);
+  for (const char* key : {"partial_rotary_factor", "rope_theta"}) root.has(key);
+  read_prediction(root, config);
   weights::TensorNames& names = config->tensor_names;
   names.prefix("model.", "backbone.").rename("model.embed_tokens", "model.embeddings");
-  names.rename("model.norm", "model.norm_f")
-      .rename("mlp.experts.*.up_proj", "mixer.experts.up_proj");
-  names.rename("mlp.experts.*.down_proj", "mixer.experts.down_proj");
-  for (const char* norm : {"input_layernorm", "post_attention_layernorm"}) {
-    names.rename(norm, "norm");
+  names.rename("model.norm", "model.norm_f");
+  for (const std::string matrix : {"up_proj", "down_proj"}) {
+    names.rename("mlp.experts.*." + matrix, "mixer.experts." + matrix);
   }
+  names.rename("input_layernorm", "norm").rename("post_attention_layernorm", "norm");
   for (const char* part : {"self_attn", "mamba", "mlp"}) names.rename(part, "mixer");
 }
 
