@@ -97,7 +97,7 @@ def published_name(name):
 
 
 FP8 = ("wq_a", "wq_b", "attn.wkv", "wo_a", "wo_b", "shared_experts.w1", "shared_experts.w2")
-FP8 += ("shared_experts.w3",)
+FP8 += ("shared_experts.w3", ".e_proj", ".h_proj")
 QUANTISED = {
     "expert_dtype": "fp4",
     "quantization_config": {
@@ -194,6 +194,18 @@ class Prediction(torch.nn.Module):
         layer.e_proj, layer.h_proj = (torch.nn.Linear(size, size, bias=False) for _ in range(2))
         layer.mtp_block, layer.hc_head, layer.norm = text.layers[-1], text.hc_head, text.norm
         self.layers = torch.nn.ModuleList([layer])
+        self.is_quantised = False
+
+    @torch.no_grad()
+    def quantise(self):
+        """Rounds what published files have in fewer bits."""
+        self.is_quantised = True
+        ends = (*FAMILIES[0].rounded, ".e_proj.weight", ".h_proj.weight")
+        for name, weight in self.layers.named_parameters():
+            if name.endswith(ends):
+                stacked = weight.dim() == 3
+                for matrix in weight if stacked else [weight]:
+                    matrix.copy_(decoded(*quantised(".experts." if stacked else FP8[0], matrix)))
 
     @torch.no_grad()
     def hidden_states(self, model, ids):
@@ -242,10 +254,18 @@ class Prediction(torch.nn.Module):
                 named["mtp.0." + name.removeprefix(own)] = tensor
         for name in ("enorm", "hnorm", "e_proj", "h_proj"):
             named[f"mtp.0.{name}.weight"] = getattr(self.layers[0], name).weight.detach()
-        return {
-            name: t if name.endswith("ffn.gate.bias") else stored(name, t, torch.bfloat16)
-            for name, t in named.items()
-        }
+        files = {}
+        for name, tensor in named.items():
+            module = name.removesuffix(".weight")
+            codes = quantised(module, tensor) if self.is_quantised else None
+            if codes:
+                assert torch.equal(decoded(*codes), tensor), name
+                files[name], files[f"{module}.scale"] = codes
+            elif name.endswith("ffn.gate.bias"):
+                files[name] = tensor
+            else:
+                files[name] = stored(name, tensor, torch.bfloat16)
+        return files
 
 
 BASE = dict(

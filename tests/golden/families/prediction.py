@@ -39,6 +39,7 @@ SHAPES = {
         deepseek_v4.BASE | dict(_layers="sh", num_hidden_layers=2, _yarn=True)
     ),
     "nemotron_h": dict(layers_block_type=nemotron_h.layers("ME*"), moe_latent_size=16),
+    "deepseek_v4_fp4": deepseek_v4.complete(deepseek_v4.BASE | deepseek_v4.FP4),
 }
 # Keys that describe the layer to transformers, where its config class has none.
 MTP_KEYS = dict(mtp_layer_types=["full_attention"], mtp_mlp_layer_types=["sparse"])
@@ -295,7 +296,7 @@ def check_generation(directory, prompt, ids, drafts):
 
 
 def make(name, seed, out):
-    family_name = name.removesuffix("_layers")
+    family_name = name.removesuffix("_layers").removesuffix("_fp4")
     family = DEEPSEEK_V3 if family_name == DEEPSEEK_V3.name else all_families()[family_name]
     directory = out / name
     directory.mkdir(parents=True, exist_ok=True)
@@ -305,14 +306,16 @@ def make(name, seed, out):
     if name == "qwen3_5_moe":
         values |= {"_keys": {"mtp_num_hidden_layers": 1, "mtp_use_dedicated_embeddings": False}}
     elif not qwen:
-        values |= {"_keys": {"num_nextn_predict_layers": layers}}
+        values["_keys"] = values.get("_keys", {}) | {"num_nextn_predict_layers": layers}
     if name == "exaone_moe":
         values["_keys"]["mtp_layer_types"] = WITH_WINDOW["mtp_layer_types"]
     build(family, values, seed, directory)
     model = load(family, directory, torch.float32)
-    own = OWN_LAYERS.get(name)
+    own = OWN_LAYERS.get(family_name)
     mtp = own(model) if own else mtp_model(model, layers, OTHER_KEYS.get(name, MTP_KEYS))
     fill(mtp, qwen, seed)
+    if name.endswith("_fp4"):
+        mtp.quantise()
     names_of_layer = {"hy_v3": hy_names, "bailing_hybrid": bailing_names}.get(name, deepseek_names)
     names = names_of_layer(model.config.num_hidden_layers)
     if qwen or name in ("mellum", "exaone_moe"):
