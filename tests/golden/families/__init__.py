@@ -35,6 +35,7 @@ MODULES = (
     "deepseek_v4",
     "nemotron_h",
     "minimax_m3",
+    "glm5_next",
 )
 
 

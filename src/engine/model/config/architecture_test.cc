@@ -120,8 +120,8 @@ TEST(Architecture, UnknownOnesAreToldWhatTheyResemble) {
             begin + "qwen3_moe, which reads all but attention_gate_rank, expert_noise" + end);
   json groups = golden_json("deepseek_groups");
   groups.update({{"scoring_func", "sigmoid"}, {"topk_method", "noaux_tc"}});
-  EXPECT_EQ(complaint(unknown(groups, {{"hc_mult", 4}, {"swiglu_limit", 10.0}})),
-            begin + "deepseek_v3, which reads all but hc_mult, swiglu_limit" + end);
+  EXPECT_EQ(complaint(unknown(groups, {{"hc_gain", 4}, {"swiglu_bound", 10.0}})),
+            begin + "deepseek_v3, which reads all but hc_gain, swiglu_bound" + end);
   EXPECT_EQ(complaint(unknown(groups, json::object())),
             begin + "deepseek_v3, which reads all of them" + end);
   EXPECT_EQ(complaint(unknown(small_json("qwen3_next"), {{"state_mixing", "full"}})),

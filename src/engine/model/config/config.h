@@ -139,6 +139,18 @@ struct IndexerConfig {
   int top_k = 0;
   bool rotates_interleaved = false;  // pairs of the rotation, as in RopeConfig
   float norm_eps = 1e-6f;            // of the keys' layer norm
+  // Latent attention: whole groups of so many positions are chosen, by one key each, which a softmax
+  // of gates makes of theirs; those after the last whole group are always attended to. top_k is a
+  // multiple of it. 0: each position has its own key.
+  int group = 0;
+
+  // Of what a position keeps in the cache: its key, and gates.
+  int row_width() const { return group > 0 ? 2 * head_dim : head_dim; }
+  // Tokens before this position attend to all positions; no token attends to more positions.
+  int first_choice() const {
+    const int64_t first = int64_t{top_k} + std::max(group, 1) - 1;
+    return static_cast<int>(std::min<int64_t>(first, std::numeric_limits<int>::max()));
+  }
 };
 
 // A gated delta net (arXiv:2412.06464).
@@ -404,7 +416,7 @@ struct ModelConfig {
   // Tokens before this position attend to all that windows and chunks let them; 0: there is no
   // indexer.
   int first_choice() const {
-    int first = indexer.top_k;
+    int first = indexer.first_choice();
     for (int kind = 0; kind < num_attention_kinds(); ++kind) {
       first = std::max(first, attention_kind(kind).options.blocks.first_choice());
     }

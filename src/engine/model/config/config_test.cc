@@ -619,6 +619,31 @@ TEST(Families, RefuseByName) {
           {"compress", {{"rope_theta", 1e4}, {"partial_rotary_factor", 0.125}}}}}},
        "rope_parameters.main.partial_rotary_factor: expected 0.125, as of the other layers, found "
        "0.5"},
+      {"glm5_next",
+       {{"qk_rope_head_dim", 8}},
+       "qk_rope_head_dim: expected an integer from 0 to 0, found 8"},
+      {"glm5_next",
+       {{"index_kpool", 3}},
+       "index_topk: expected a multiple of index_kpool 3, found 16"},
+      {"glm5_next",
+       {{"index_kpool", 2000}},
+       "index_kpool: expected an integer from 1 to 1024, found 2000"},
+      {"glm5_next",
+       {{"index_kpool_always_select_tail", false}},
+       "index_kpool_always_select_tail: expected true, found false; wideep computes no other"},
+      {"glm5_next",
+       {{"indexer_types", {"full", "shared"}}},
+       "indexer_types[1]: expected full (the layer before it has no indexer), found shared"},
+      {"glm5_next",
+       {{"layer_types", {"linear_attention", "sliding_attention"}}},
+       "layer_types[1]: expected linear_attention or indexed_attention, found sliding_attention"},
+      {"glm5_next", {{"mhc", false}}, "mhc: expected true, found false; wideep computes no other"},
+      {"glm5_next",
+       {{"linear_lower_bound", -1}, {"linear_attn_config", {{"gate_lower_bound", -2}}}},
+       "linear_lower_bound: contradicts linear_attn_config.gate_lower_bound"},
+      {"glm5_next",
+       {{"linear_head_dim", 8}, {"linear_attn_config", {{"head_dim", 16}}}},
+       "linear_head_dim: expected linear_attn_config.head_dim 16, found 8"},
       {"dots1",
        {{"layer_types", {"sliding_attention", "full_attention"}}, {"sliding_window", nullptr}},
        "sliding_window: missing; layer_types has layers of sliding_attention"},
@@ -1316,6 +1341,48 @@ TEST(Families, LayersThatShareAnIndexOfGlm5) {
               ElementsAre(false, true, true, false, true, false));
 }
 
+TEST(Families, GroupsOfGlm5Next) {
+  const json small = small_json("glm5_next");
+  const ModelConfig config = accepted(small, {{"rms_norm_eps", 1e-3}});
+  EXPECT_EQ(config.indexer.group, 4);
+  EXPECT_EQ(config.indexer.first_choice(), 19);
+  EXPECT_EQ(config.indexer.row_width(), 24);
+  EXPECT_EQ(config.latent_norm_eps, 1e-3f);
+  EXPECT_FALSE(config.layers[1].rotates);
+  EXPECT_TRUE(config.hyper.is_on());
+  EXPECT_FALSE(config.hyper.learned_end);
+  EXPECT_EQ(config.expert_activation(1).limit, 10.0f);
+  // More positions than there are: none are chosen.
+  const ModelConfig all = accepted(small, {{"index_topk", 0x7fffffff - 3}});
+  EXPECT_GE(all.first_choice(), all.max_position_embeddings);
+  // The word of an indexer means nothing in a layer without attention.
+  const json words = {"linear_attention", "full_attention", "indexed_attention"};
+  const ModelConfig shared = accepted(small, {{"num_hidden_layers", 3},
+                                              {"layer_types", words},
+                                              {"mlp_layer_types", nullptr},
+                                              {"indexer_types", {"shared", "full", "shared"}}});
+  EXPECT_FALSE(shared.layers[0].shares_index);
+  EXPECT_TRUE(shared.layers[2].shares_index);
+}
+
+// The least logarithm of decays, in both spellings.
+TEST(Families, DecaysOfGlm5Next) {
+  const json small = small_json("glm5_next");
+  const auto bound = [&](const std::map<std::string, json>& changes) {
+    return accepted(small, changes).kimi_delta.decay_bound;
+  };
+  const auto listed = [&](const json& sizes) { return bound({{"linear_attn_config", sizes}}); };
+  EXPECT_EQ(bound({}), -5.0f);
+  EXPECT_EQ(bound({{"linear_lower_bound", -2}}), -2.0f);
+  EXPECT_EQ(bound({{"linear_lower_bound", nullptr}}), 0.0f);
+  EXPECT_EQ(listed({{"gate_lower_bound", -3}}), -3.0f);
+  EXPECT_EQ(listed({{"gate_lower_bound", nullptr}}), -5.0f);
+  EXPECT_EQ(listed({{"gate_lower_bound", nullptr}, {"safe_gate", false}}), 0.0f);
+  EXPECT_EQ(listed({{"safe_gate", false}}), -5.0f);
+  EXPECT_EQ(bound({{"linear_lower_bound", nullptr}, {"linear_attn_config", json::object()}}),
+            -5.0f);
+}
+
 TEST(Families, LayersOfErnie) {
   const json ernie = small_json("ernie4_5_moe");
   EXPECT_THAT(moe_layers(*parse(ernie)), ElementsAre(false, true));
@@ -1345,6 +1412,10 @@ TEST(Families, MixersThatKeepStates) {
   EXPECT_THAT(mixers(accepted(small_json("kimi_linear"), {{"linear_attn_config", lists}})),
               ElementsAre(kAttention, kKimiDelta));
   EXPECT_THAT(mixers(*parse(small_json("bailing_hybrid"))), ElementsAre(kKimiDelta, kAttention));
+  EXPECT_THAT(mixers(accepted(small_json("glm5_next"), {{"num_hidden_layers", 5},
+                                                        {"layer_types", nullptr},
+                                                        {"mlp_layer_types", nullptr}})),
+              ElementsAre(kKimiDelta, kKimiDelta, kKimiDelta, kAttention, kKimiDelta));
   EXPECT_TRUE(parse(small_json("lfm2_moe"))->tie_word_embeddings);
   EXPECT_FALSE(accepted(small_json("lfm2_moe"), {{"tie_embedding", false}}).tie_word_embeddings);
 }
@@ -2011,6 +2082,9 @@ TEST(Families, PublishedNames) {
   EXPECT_EQ(first("deepseek_v4", "self_attn.compressor.indexer.gate_proj.weight"),
             "model.layers.1.attn.indexer.compressor.wgate.weight");
   EXPECT_EQ(first("deepseek_v4", "attn_hc.base"), "model.layers.1.hc_attn_base");
+  EXPECT_EQ(first("glm5_next", "ffn_hc.fn"), "model.layers.1.hc_ffn_fn");
+  EXPECT_EQ(first("glm5_next", "self_attn.indexer.gate_proj.weight"),
+            "model.layers.1.self_attn.indexer.index_kpool_compress_gate");
   EXPECT_EQ(first("deepseek_v4", expert), "model.layers.1.ffn.experts.3.w3.weight");
   EXPECT_EQ(first("lfm2_moe", "post_attention_layernorm.weight"), "model.layers.1.ffn_norm.weight");
   EXPECT_EQ(first("lfm2_moe", "mlp.gate.e_score_correction_bias"),

@@ -47,6 +47,7 @@ constexpr std::string_view kGemma[] = {"gemma4", "gemma4_text"};
 constexpr std::string_view kWindows[] = {"mixtral", "qwen2_moe", "qwen3_moe", "minimax_m2",
                                          "mistral", "qwen2",     "qwen3",     "dots1",
                                          "mellum",  "nemotron_h"};
+constexpr std::string_view kGlmNext[] = {"glm5_next", "glm5_next_text"};
 constexpr std::string_view kNemotron[] = {"nemotron_h"};
 
 const NullKey kNullKeys[] = {
@@ -66,6 +67,7 @@ const NullKey kNullKeys[] = {
     {"mtp_layers_block_type", kNemotron},
     {"num_sliding_attention_heads"},
     {"query_pre_attn_scalar"},
+    {"linear_lower_bound", kGlmNext},  // there is none
     {"swiglu_limits"},
     {"swiglu_limits_shared"},
     {"partial_rotary_factors"},
@@ -135,6 +137,7 @@ const NullKey kNullKeys[] = {
     {"use_cla"},
     {"use_mla"},
     {"mla_use_nope"},
+    {"mhc"},
     {"moe_router_activation_func"},
     {"use_grouped_topk"},
     {"no_kda_lora"},

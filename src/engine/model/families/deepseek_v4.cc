@@ -132,14 +132,17 @@ void name_v4(ModelConfig* config) {
 
 }  // namespace
 
+HyperConfig read_hyper_connections(const JsonObject& root) {
+  return {.num_streams = static_cast<int>(root.integer_or("hc_mult", 4, {.min = 2, .max = 64})),
+          .iterations = size_or(root, "hc_sinkhorn_iters", 20, 1000),
+          .epsilon = static_cast<float>(root.number_or("hc_eps", 1e-6, {.min = 0, .max = 0.1}))};
+}
+
 void read_deepseek_v4(const JsonObject& root, ModelConfig* config) {
   require_silu(root);
   for (const char* key : {"attention_bias", "mlp_bias"}) require_flag(root, key, false);
-  config->hyper = {
-      .num_streams = static_cast<int>(root.integer_or("hc_mult", 4, {.min = 2, .max = 64})),
-      .iterations = size_or(root, "hc_sinkhorn_iters", 20, 1000),
-      .epsilon = static_cast<float>(root.number_or("hc_eps", 1e-6, {.min = 0, .max = 0.1})),
-      .learned_end = true};
+  config->hyper = read_hyper_connections(root);
+  config->hyper.learned_end = true;
   read_compressed_attention(root, config);
   read_hash_layers(root, config);
   read_experts_and_router(root, config);

@@ -54,6 +54,8 @@ constexpr std::array kFamilies = {
     Family{"step3p7", "Step3p7ForConditionalGeneration", read_step3p7, 1e-5, true},
     Family{"step3p5", "Step3p5ForCausalLM", read_step3p7, 1e-5},  // the text model in it
     Family{"glm_moe_dsa", "GlmMoeDsaForCausalLM", read_glm_moe_dsa, 1e-5},
+    Family{"glm5_next", "Glm5NextForConditionalGeneration", read_glm5_next, 1e-5, true},
+    Family{"glm5_next_text", "Glm5NextForCausalLM", read_glm5_next, 1e-5},  // the text model in it
     Family{"mistral4", "Mistral4ForCausalLM", read_mistral4, 1e-6},
     Family{"mistral3", "Mistral3ForConditionalGeneration", read_mistral4, 1e-6, true, false,
            "mistral4"},

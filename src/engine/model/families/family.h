@@ -273,6 +273,9 @@ void read_deepseek_routing(const formats::JsonObject& root, const DeepseekDefaul
 // Both, by the names of Kimi-Linear and Ling-3.0 (kimi_linear.cc). Shared experts are required.
 void read_kimi_experts(const formats::JsonObject& root, const DeepseekDefaults& defaults,
                        ModelConfig* config);
+// A size of linear_attn_config, or else of the root, under its own name there (kimi_linear.cc).
+int read_linear_size(const formats::JsonObject& root, std::string_view inner,
+                     std::string_view outer, int by_default, formats::IntegerRange range);
 // Relations between experts, groups and top_k. REQUIRES: readable(root).
 void check_groups(const formats::JsonObject& root, const RoutingConfig& routing,
                   std::string_view experts_key = DeepseekDefaults().experts_key);
@@ -280,20 +283,25 @@ void check_groups(const formats::JsonObject& root, const RoutingConfig& routing,
 void read_sparse_latent(const formats::JsonObject& root, const DeepseekDefaults& defaults,
                         ModelConfig* config);
 void read_indexer(const formats::JsonObject& root, bool rotates_interleaved, ModelConfig* config);
+// Which layers of attention share the choice of an indexer before them (glm_moe_dsa.cc).
+void read_index_sharing(const formats::JsonObject& root, ModelConfig* config);
 
 // Compressed attention by DeepSeek-V4's keys: heads, kinds of layers and their rotations
 // (compressed_layers.cc).
 void read_compressed_attention(const formats::JsonObject& root, ModelConfig* config);
+// hc_mult and the like, without what comes after the last layer (deepseek_v4.cc).
+HyperConfig read_hyper_connections(const formats::JsonObject& root);
 
 // ---- the families ----
 
 using Reader = void(const formats::JsonObject& root, ModelConfig* config);
 Reader read_afmoe, read_bailing_hybrid, read_deepseek_v2, read_deepseek_v3, read_deepseek_v32,
     read_deepseek_v4, read_dots1, read_ernie4_5_moe, read_exaone_moe, read_gemma4, read_glm4_moe,
-    read_glm4_moe_lite, read_glm_moe_dsa, read_gpt_oss, read_granitemoe, read_granitemoehybrid,
-    read_hunyuan_v1_moe, read_hy_v3, read_kimi_linear, read_laguna, read_lfm2_moe, read_llama,
-    read_llama4, read_mellum, read_mimo_v2_flash, read_minimax_m2, read_minimax_m3, read_mistral,
-    read_mistral4, read_mixtral, read_nemotron_h, read_olmoe, read_qwen2, read_qwen2_moe,
-    read_qwen3, read_qwen3_5_moe, read_qwen3_moe, read_qwen3_next, read_solar_open, read_step3p7;
+    read_glm4_moe_lite, read_glm5_next, read_glm_moe_dsa, read_gpt_oss, read_granitemoe,
+    read_granitemoehybrid, read_hunyuan_v1_moe, read_hy_v3, read_kimi_linear, read_laguna,
+    read_lfm2_moe, read_llama, read_llama4, read_mellum, read_mimo_v2_flash, read_minimax_m2,
+    read_minimax_m3, read_mistral, read_mistral4, read_mixtral, read_nemotron_h, read_olmoe,
+    read_qwen2, read_qwen2_moe, read_qwen3, read_qwen3_5_moe, read_qwen3_moe, read_qwen3_next,
+    read_solar_open, read_step3p7;
 
 }  // namespace wideep::model

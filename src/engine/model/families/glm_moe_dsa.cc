@@ -21,10 +21,12 @@ void set_sharing(const JsonObject& root, std::string_view key, const std::string
                 fmt::format("expected full or shared, found {}", base::printable(word)));
 }
 
+}  // namespace
+
 // Which layers attend to what the layer before chose. indexer_types comes before
 // index_topk_pattern ("FSS…", or words), and that before a schedule: one layer of index_topk_freq
 // has an indexer, after the first index_skip_topk_offset.
-void read_sharing(const JsonObject& root, ModelConfig* config) {
+void read_index_sharing(const JsonObject& root, ModelConfig* config) {
   constexpr std::string_view kTypes = "indexer_types", kPattern = "index_topk_pattern";
   const int64_t period = root.integer_or("index_topk_freq", 1, {.min = 1, .max = kMaxLayers});
   const int64_t offset =
@@ -50,12 +52,13 @@ void read_sharing(const JsonObject& root, ModelConfig* config) {
     return;
   }
   for (size_t i = 0; i < words.size(); ++i) set_sharing(root, key, words[i], i, config);
+  for (LayerConfig& layer : config->layers) {
+    if (layer.mixer != LayerConfig::Mixer::kAttention) layer.shares_index = false;
+  }
   if (config->layers.front().shares_index) {
     root.complain(fmt::format("{}[0]", key), "expected full (no layer before it), found shared");
   }
 }
-
-}  // namespace
 
 void read_glm_moe_dsa(const JsonObject& root, ModelConfig* config) {
   constexpr DeepseekDefaults kDefaults = {.dense_layers = 3,
@@ -70,7 +73,7 @@ void read_glm_moe_dsa(const JsonObject& root, ModelConfig* config) {
   read_sparse_latent(root, kDefaults, config);
   require_flag(root, "indexer_rope_interleave", true);
   read_indexer(root, true, config);
-  read_sharing(root, config);
+  read_index_sharing(root, config);
 }
 
 }  // namespace wideep::model

@@ -25,16 +25,6 @@ int64_t either(const JsonObject& root, std::string_view key, std::string_view ot
   return found;
 }
 
-// A size of linear_attn_config, or else of the root.
-int read_size(const JsonObject& root, std::string_view inner, std::string_view outer,
-              int by_default, IntegerRange range) {
-  const bool inside = root.has(kLinear) && root.object(kLinear).has(inner);
-  if (!inside) return static_cast<int>(root.integer_or(outer, by_default, range));
-  const int64_t found = root.object(kLinear).integer(inner, range);
-  expect_equal(root, outer, fmt::format("{}.{}", kLinear, inner), found);
-  return static_cast<int>(found);
-}
-
 // Whether each layer is one of Kimi Delta Attention: exactly one of two lists must have its number.
 std::vector<bool> read_lists(const JsonObject& root, const ModelConfig& config) {
   const JsonObject object = root.object(kLinear);
@@ -83,15 +73,24 @@ void read_mixers(const JsonObject& root, ModelConfig* config) {
 
 void read_delta(const JsonObject& root, ModelConfig* config) {
   KimiDeltaConfig& net = config->kimi_delta;
-  net.head_dim = read_size(root, "head_dim", "linear_head_dim", 128, kKimiHeadDims);
+  net.head_dim = read_linear_size(root, "head_dim", "linear_head_dim", 128, kKimiHeadDims);
   net.num_heads =
-      read_size(root, "num_heads", "linear_num_heads", 32, {.min = 1, .max = kMaxHeads});
-  net.convolution_width =
-      read_size(root, "short_conv_kernel_size", "linear_conv_kernel_dim", 4, kConvolutionWidths);
+      read_linear_size(root, "num_heads", "linear_num_heads", 32, {.min = 1, .max = kMaxHeads});
+  net.convolution_width = read_linear_size(root, "short_conv_kernel_size", "linear_conv_kernel_dim",
+                                           4, kConvolutionWidths);
   net.decay_rank = net.gate_rank = net.head_dim;
 }
 
 }  // namespace
+
+int read_linear_size(const JsonObject& root, std::string_view inner, std::string_view outer,
+                     int by_default, IntegerRange range) {
+  const bool inside = root.has(kLinear) && root.object(kLinear).has(inner);
+  if (!inside) return static_cast<int>(root.integer_or(outer, by_default, range));
+  const int64_t found = root.object(kLinear).integer(inner, range);
+  expect_equal(root, outer, fmt::format("{}.{}", kLinear, inner), found);
+  return static_cast<int>(found);
+}
 
 void read_kimi_experts(const JsonObject& root, const DeepseekDefaults& defaults,
                        ModelConfig* config) {

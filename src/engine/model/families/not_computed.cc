@@ -25,9 +25,6 @@ constexpr NotComputed kNotComputed[] = {
     {"kimi_k3", "KimiK3",
      "it needs attention to the outputs of earlier layers, experts in a latent space and the "
      "activation SiTU, which wideep does not compute"},
-    {"glm5_next", "Glm5Next",
-     "it needs delta nets with a decay for each channel beside an indexer over groups of keys, "
-     "and hyper-connections; wideep does not compute the family"},
     {"mistral_large4", "MistralLarge4",
      "it needs an indexer, keys and values of other layers and capped logits; wideep does not "
      "compute the family"},

@@ -55,7 +55,6 @@ class Compressor {
  private:
   Compressor(const ModelConfig& config, const Options& options)
       : epsilon_(config.rms_norm_eps), options_(options) {}
-  void pool(const float* rows, int first, int count, float* entry) const;
 
   float epsilon_;
   Options options_;

@@ -40,12 +40,6 @@ class EntryIndexer {
 
  private:
   EntryIndexer(const ModelConfig& config, int layer) : config_(&config), layer_(layer) {}
-  struct Block;
-  Block block_of(const CompressedPage& page, const TokenRun& run, int first) const;
-  void score(const MixerCall& call, const CompressedPage& page, const Block& block,
-             int first) const;
-  void choose_of(const MixerCall& call, const CompressedPage& page,
-                 std::vector<Block>& blocks) const;
 
   const ModelConfig* config_;
   int layer_;

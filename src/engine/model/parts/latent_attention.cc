@@ -175,9 +175,10 @@ Result<const float*> LatentAttention::forward(const MixerCall& call, const float
   const Compute& compute = call.compute;
   MixerScratch& scratch = call.scratch;
   const int num_tokens = call.batch.num_tokens();
-  // A rank without tokens only takes part in the barrier: its scratch memory may be null.
+  const bool pools = indexer_ && indexer_->pools();
+  // A rank without tokens only takes part in the barriers: its scratch memory may be null.
   if (num_tokens == 0) {
-    WIDEEP_TRY(meet_in_cache(call, absorbed_.layer));
+    for (int i = 0; i < (pools ? 2 : 1); ++i) WIDEEP_TRY(meet_in_cache(call, absorbed_.layer));
     return h;
   }
   const int hidden = config_.hidden_size, width = config_.num_heads * config_.v_head_dim;
@@ -187,6 +188,10 @@ Result<const float*> LatentAttention::forward(const MixerCall& call, const float
   write_cache(call, rows, q);
   if (indexer_) indexer_->write_cache(call, h, scratch.query_low.get<float>(0));
   WIDEEP_TRY(meet_in_cache(call, absorbed_.layer));
+  if (pools) {  // of rows that other ranks may have written, and for their tokens
+    indexer_->make_keys(call);
+    WIDEEP_TRY(meet_in_cache(call, absorbed_.layer));
+  }
   if (indexer_) indexer_->select(call);
 
   const AttentionStep& step = scratch.step;

@@ -49,7 +49,7 @@ class LatentAttention : public Mixer {
   LatentForm form_of(const TokenRun& run) const;
   // Whether the run attends to chosen positions only.
   bool is_sparse(const TokenRun& run) const {
-    return config_.indexer.num_heads > 0 && run.first_position >= config_.indexer.top_k;
+    return config_.indexer.num_heads > 0 && run.first_position >= config_.indexer.first_choice();
   }
   // In the expanded form every head has keys of its own: num_kv_heads = num_heads.
   HeadRange heads_of(const TensorGroup& group) const {

@@ -82,7 +82,7 @@ CachedHeads latent_cache(const ModelConfig& config, Dtype cache) {
   CachedHeads heads;
   heads.row_stride = static_cast<size_t>(kernels::padded_value_dim(width));
   heads.key_bytes = kernels::kPageTokens * heads.row_stride * dtype_bytes(cache);
-  if (config.indexer.num_heads > 0) add_index_rows(config.indexer.head_dim, cache, &heads);
+  if (config.indexer.num_heads > 0) add_index_rows(config.indexer.row_width(), cache, &heads);
   return heads;
 }
 

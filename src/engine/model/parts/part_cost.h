@@ -141,8 +141,8 @@ CachedHeads latent_cache(const ModelConfig& config, Dtype cache);
 CachedHeads compressed_cache(const ModelConfig& config, const AttentionKind& kind, Dtype cache);
 // Of the attention that the model has, in layers of this kind.
 CachedHeads attention_cache(const ModelConfig& config, int kind, Dtype cache, int parts);
-// Adds the rows of an indexer with keys of `dim` elements.
-void add_index_rows(int dim, Dtype cache, CachedHeads* heads);
+// Adds the rows of an indexer, of `width` elements.
+void add_index_rows(int width, Dtype cache, CachedHeads* heads);
 // Of the indexer's keys.
 inline Dtype index_dtype(Dtype cache) { return cache == Dtype::kF32 ? cache : Dtype::kBf16; }
 

@@ -5,11 +5,22 @@
 #include "model/parts/sparse_indexer.h"
 
 #include <cmath>
+#include <utility>
 
 #include "base/try.h"
+#include "model/parts/entry_scores.h"
+#include "model/parts/group_pool.h"
 #include "model/parts/index_scores.h"
 
 namespace wideep::model {
+
+using kernels::kPageTokens;
+
+SparseIndexer::SparseIndexer(const ModelConfig& config, int layer)
+    : config_(&config),
+      layer_(layer),
+      rope_(rope_of(config),
+            config.layers[static_cast<size_t>(layer)].rotates ? config.qk_rope_head_dim : 0) {}
 
 // The frequencies are those of the attention; the pairs may be others.
 RopeConfig SparseIndexer::rope_of(const ModelConfig& config) {
@@ -33,6 +44,11 @@ Result<SparseIndexer> SparseIndexer::load(const ModelConfig& config, int layer,
                                   weights::default_form(kernels::WeightFormat::kF32)));
   WIDEEP_TRY_ASSIGN(indexer.norm_, loader.floats(prefix + "k_norm.weight", {dim}));
   WIDEEP_TRY_ASSIGN(indexer.bias_, loader.floats(prefix + "k_norm.bias", {dim}));
+  if (!indexer.pools()) return indexer;
+  WIDEEP_TRY_ASSIGN(indexer.gate_,
+                    loader.matrix(prefix + "gate_proj.weight", dim, hidden, forms.index_key));
+  WIDEEP_TRY_ASSIGN(indexer.gate_bias_,
+                    loader.floats(prefix + "position_bias", {options.group, dim}));
   return indexer;
 }
 
@@ -59,7 +75,8 @@ void SparseIndexer::write_cache(const MixerCall& call, const float* h, const flo
   const int dim = options.head_dim, heads = options.num_heads;
   const auto tokens = static_cast<size_t>(num_tokens);
   float* q = scratch.index_query.get<float>(tokens * heads * dim);
-  float* k = scratch.index_key.get<float>(tokens * dim);
+  const int width = options.row_width();
+  float* k = scratch.index_key.get<float>(tokens * width);
   float* w = scratch.index_weights.get<float>(tokens * heads);
   const SourceRows rows = float_rows(h, hidden, num_tokens, hidden);
   const SourceRows low_rows =
@@ -68,17 +85,23 @@ void SparseIndexer::write_cache(const MixerCall& call, const float* h, const flo
                  static_cast<size_t>(heads) * dim);
   compute.matmul(compute.cast(weights_.packed.shape, rows, scratch.cast), weights_.packed, w,
                  heads);
-  compute.matmul(compute.cast(key_.packed.shape, rows, scratch.cast), key_.packed, k, dim);
+  std::vector<Product> products = {
+      {&key_.packed, k, static_cast<size_t>(width), all_panels(key_.packed)}};
+  if (pools()) {
+    products.push_back(
+        {&gate_.packed, k + dim, static_cast<size_t>(width), all_panels(gate_.packed)});
+  }
+  compute.matmul(compute.cast(key_.packed.shape, rows, scratch.cast), products);
   const float scale = 1.0f / std::sqrt(static_cast<float>(heads) * static_cast<float>(dim));
   const kernels::Kernels& kernels = compute.kernels();
   const KvLayout& kv = call.kv;
   for_each_token(compute, scratch.step, [&](int token, std::byte* page, int slot) {
     const auto at = static_cast<size_t>(token);
     const float* cos_sin = scratch.step.angles_of(/*kind=*/0, token, rope_.dim());
-    float* key = k + at * dim;
+    float* key = k + at * width;
     normalize(key);
     rope_.rotate(kernels, cos_sin, key);
-    kernels.store_row(kv.index_dtype(), key, dim,
+    kernels.store_row(kv.index_dtype(), key, width,
                       kv.index_keys(page, layer_) + static_cast<size_t>(slot) * kv.index_stride *
                                                         dtype_bytes(kv.index_dtype()));
     for (int head = 0; head < heads; ++head) {
@@ -88,15 +111,102 @@ void SparseIndexer::write_cache(const MixerCall& call, const float* h, const flo
   });
 }
 
+// ---- keys of groups ----
+
+std::byte* SparseIndexer::row(const MixerCall& call, const PageList& pages, int position) const {
+  const KvLayout& kv = call.kv;
+  return kv.index_keys(pages[static_cast<size_t>(position / kPageTokens)], layer_) +
+         static_cast<size_t>(position % kPageTokens) * kv.index_stride *
+             dtype_bytes(kv.index_dtype());
+}
+
+void SparseIndexer::make_keys(const MixerCall& call) const {
+  const int group = config_->indexer.group;
+  std::vector<std::pair<const TokenRun*, int>> groups;
+  for (const TokenRun& run : call.scratch.step.runs) {
+    const int end = (run.first_position + run.num_tokens) / group;
+    for (int i = run.first_position / group; i < end; ++i) groups.emplace_back(&run, i);
+  }
+  call.compute.pool().parallel_for(static_cast<int64_t>(groups.size()), 1, [&](int64_t i, int64_t) {
+    const auto& [run, index] = groups[static_cast<size_t>(i)];
+    make_key(call, *run->pages, index);
+  });
+}
+
+void SparseIndexer::make_key(const MixerCall& call, const PageList& pages, int group) const {
+  thread_local std::vector<float> rows, key;
+  const Dtype dtype = call.kv.index_dtype();
+  const int count = config_->indexer.group, dim = config_->indexer.head_dim;
+  const auto width = static_cast<size_t>(2 * dim);
+  rows.resize(static_cast<size_t>(count) * width);
+  key.resize(static_cast<size_t>(dim));
+  for (int j = 0; j < count; ++j) {
+    const auto at = static_cast<size_t>(j);
+    float* to = rows.data() + at * width;
+    read_cached_row(dtype, row(call, pages, group * count + j), 0, 2 * dim, to);
+    const float* bias = gate_bias_.data() + at * static_cast<size_t>(dim);
+    for (int i = 0; i < dim; ++i) to[dim + i] += bias[i];
+  }
+  pool_group(rows.data(), count, dim, key.data());
+  call.compute.kernels().store_row(dtype, key.data(), dim,
+                                   row(call, pages, (group + 1) * count - 1));
+}
+
+// ---- choice ----
+
 void SparseIndexer::select(const MixerCall& call) const {
+  const auto num_tokens = static_cast<size_t>(call.batch.num_tokens());
+  call.scratch.selected.first.assign(num_tokens, nullptr);
+  call.scratch.selected.count.assign(num_tokens, 0);
+  if (pools()) return select_groups(call);
+  select_positions(call);
+}
+
+// All positions of the chosen groups, and those after the last complete one.
+void SparseIndexer::select_groups(const MixerCall& call) const {
+  thread_local std::vector<int32_t> chosen;
+  MixerScratch& scratch = call.scratch;
+  const IndexerConfig& options = config_->indexer;
+  const int group = options.group, best = options.top_k / group;
+  const auto room = static_cast<size_t>(options.first_choice());
+  std::vector<size_t> choices(static_cast<size_t>(call.batch.num_tokens()));
+  std::vector<int> positions(choices.size());
+  size_t num_choosing = 0;
+  for (const TokenRun& run : scratch.step.runs) {
+    if (run.first_position < options.first_choice()) continue;
+    for (int t = 0; t < run.num_tokens; ++t) {
+      const auto token = static_cast<size_t>(run.first_token + t);
+      choices[token] = num_choosing++;
+      positions[token] = run.first_position + t;
+    }
+  }
+  scratch.index_positions.resize(num_choosing * room);
+  const EntryKeys keys = {.group = group,
+                          .least = best,
+                          .find = [&](const PageList& pages, int entry) -> const std::byte* {
+                            return row(call, pages, (entry + 1) * group - 1);
+                          }};
+  score_entries(call, options, keys, [&](int index, int num_groups, const float* scores) {
+    const auto token = static_cast<size_t>(index);
+    chosen.resize(static_cast<size_t>(best));
+    kernels::select_top(scores, num_groups, best, chosen.data());
+    int32_t* const first = scratch.index_positions.data() + choices[token] * room;
+    int32_t* to = first;
+    for (const int32_t each : chosen) {
+      for (int j = 0; j < group; ++j) *to++ = each * group + j;
+    }
+    for (int p = num_groups * group; p <= positions[token]; ++p) *to++ = p;
+    scratch.selected.first[token] = first;
+    scratch.selected.count[token] = static_cast<int32_t>(to - first);
+  });
+}
+
+void SparseIndexer::select_positions(const MixerCall& call) const {
   MixerScratch& scratch = call.scratch;
   const IndexerConfig& options = config_->indexer;
   const auto heads = static_cast<size_t>(options.num_heads),
              dim = static_cast<size_t>(options.head_dim),
              top_k = static_cast<size_t>(options.top_k);
-  const auto num_tokens = static_cast<size_t>(call.batch.num_tokens());
-  scratch.selected.first.assign(num_tokens, nullptr);
-  scratch.selected.count.assign(num_tokens, 0);
   size_t num_choosing = 0;
   for (const TokenRun& run : scratch.step.runs) {
     if (run.first_position >= options.top_k) num_choosing += static_cast<size_t>(run.num_tokens);

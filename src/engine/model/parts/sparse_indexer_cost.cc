@@ -11,7 +11,8 @@ PartCost sparse_indexer_cost(const ModelConfig& config, const LayerConfig& layer
   const int hidden = config.hidden_size, dim = options.head_dim;
   PartCost cost;
   // Queries, keys and weights, and the positions chosen; the scores are of few tokens at a time.
-  cost.scratch_floats = uint64_t(options.num_heads) * (dim + 1) + dim + options.top_k;
+  cost.scratch_floats = uint64_t(options.num_heads) * uint64_t(dim + 1) +
+                        uint64_t(options.row_width()) + uint64_t(options.first_choice());
   if (layer.shares_index) return cost;
   cost.matrix("self_attn.indexer.wq_b.weight", options.num_heads * dim, config.q_lora_rank,
               TensorUse::kIndexQuery);
@@ -20,6 +21,9 @@ PartCost sparse_indexer_cost(const ModelConfig& config, const LayerConfig& layer
               TensorUse::kFloat);
   cost.vector("self_attn.indexer.k_norm.weight", dim);
   cost.vector("self_attn.indexer.k_norm.bias", dim);
+  if (options.group == 0) return cost;
+  cost.matrix("self_attn.indexer.gate_proj.weight", dim, hidden, TensorUse::kIndexKey);
+  cost.vectors("self_attn.indexer.position_bias", options.group, dim);
   return cost;
 }
 
@@ -35,8 +39,8 @@ PartCost block_indexer_cost(const ModelConfig& config, const AttentionKind& kind
   return cost;
 }
 
-void add_index_rows(int dim, Dtype cache, CachedHeads* heads) {
-  heads->index_stride = static_cast<size_t>(kernels::padded_value_dim(dim));
+void add_index_rows(int width, Dtype cache, CachedHeads* heads) {
+  heads->index_stride = static_cast<size_t>(kernels::padded_value_dim(width));
   heads->index_bytes = kernels::kPageTokens * heads->index_stride * dtype_bytes(index_dtype(cache));
 }
 
