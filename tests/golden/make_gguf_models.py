@@ -32,6 +32,25 @@ MODELS = ["afmoe_published", "bailing_hybrid_plain", "deepseek_groups", "deepsee
           "laguna_plain", "lfm2_moe_plain", "llama4_published", "llama_bias", "llama_llama3",
           "llama_tied", "mellum_plain", "mimo_v2_flash_published", "minimax_m2_plain",
           "minimax_m3_plain", "mistral3_groups", "mistral_plain", "mixtral_plain",
+          "ernie4_5_moe_published", "exaone_moe_plain", "exaone_moe_published", "gemma4_text_dense",
+          "gemma4_text_plain", "glm4_moe_lite_plain", "glm4_moe_norm_bias", "glm_moe_dsa_shared",
+          "gpt_oss_plain", "granitemoe_bias", "granitemoehybrid_dense", "granitemoehybrid_plain",
+          "granitemoeshared_plain", "hunyuan_v1_moe_minimal", "hy_v3_published", "kimi_k2_plain",
+          "kimi_linear_plain", "laguna_full", "laguna_odd", "laguna_plain", "lfm2_moe_plain",
+          "llama4_published", "llama_bias", "llama_llama3", "llama_tied", "mellum_plain",
+          "mimo_v2_flash_published", "minimax_m2_plain", "minimax_m3_plain", "mistral3_groups", "mistral_plain",
+          "mixtral_plain", "olmoe_plain", "qwen2_moe_plain", "qwen2_tied", "qwen3_5_moe_plain",
+          "qwen3_5_moe_square", "qwen3_bias", "qwen3_gqa", "qwen3_next_plain", "qwen3_next_square",
+          "qwen3_plain", "solar_open_published", "solar_open_tied", "step3p7_published"]
+MODELS = ["deepseek_groups", "deepseek_v2_groups", "deepseek_v32_groups", "deepseek_yarn",
+          "dots1_published", "ernie4_5_moe_interval", "ernie4_5_moe_published", "exaone_moe_plain",
+          "exaone_moe_published", "gemma4_text_dense", "gemma4_text_plain", "glm4_moe_lite_plain",
+          "glm4_moe_norm_bias", "glm5_next_published", "glm_moe_dsa_shared", "gpt_oss_plain",
+          "granitemoe_bias", "granitemoehybrid_dense", "granitemoehybrid_plain",
+          "granitemoeshared_plain",
+          "hunyuan_v1_moe_minimal", "hy_v3_published", "kimi_k2_plain", "kimi_linear_plain",
+          "lfm2_moe_plain", "llama4_published", "llama_bias", "llama_llama3", "llama_tied",
+          "minimax_m2_plain", "mistral3_groups", "mistral_plain", "mixtral_plain",
           "nemotron_h_dense", "nemotron_h_latent", "nemotron_h_plain", "olmoe_plain",
           "qwen2_moe_plain", "qwen2_tied", "qwen3_5_moe_plain", "qwen3_5_moe_square",
           "qwen3_bias", "qwen3_gqa", "qwen3_next_plain", "qwen3_next_square", "qwen3_plain",
@@ -118,7 +137,7 @@ def complete(config, model):
 
 
 # The converter is written for the keys of these published files, which transformers translates.
-AS_PUBLISHED = ("bailing_hybrid", "mimo_v2_flash", "step3p7")
+AS_PUBLISHED = ("bailing_hybrid", "glm5_next", "mimo_v2_flash", "step3p7")
 
 
 def with_tokens(path, folder):

@@ -678,8 +678,8 @@ void read_indexer(GgufKeys& keys) {
   keys.copy("index_topk", "attention.indexer.top_k");
 }
 
-void read_glm_dsa(GgufKeys& keys) {
-  read_indexer(keys);
+// Without a list: layers that have an indexer's tensors.
+void read_indexer_types(GgufKeys& keys) {
   const std::vector<int64_t> listed = keys.integers("attention.indexer.types");
   Json types = Json::array();
   for (int64_t layer = 0; layer < std::min<int64_t>(keys.num_layers(), 4096); ++layer) {
@@ -690,6 +690,48 @@ void read_glm_dsa(GgufKeys& keys) {
     types.push_back(is_full ? "full" : "shared");
   }
   keys.config["indexer_types"] = types;
+}
+
+void read_glm_dsa(GgufKeys& keys) {
+  read_indexer(keys);
+  read_indexer_types(keys);
+}
+
+// A number that all layers have.
+void read_common_limit(GgufKeys& keys, const char* key, std::string_view from) {
+  const std::vector<double> list = keys.numbers(from);
+  keys.copy_or(key, from, "missing");
+  if (list.empty()) return;
+  keys.config[key] = list.front();
+  const auto other = std::ranges::find_if(list, [&](double each) { return each != list.front(); });
+  if (other == list.end()) return;
+  keys.complain(from, fmt::format("expected {} for every layer, found {} for layer {}",
+                                  list.front(), *other, other - list.begin()));
+}
+
+// Layers with heads of keys are those of latent attention. Activations of dense layers and of
+// shared experts have the limit of the others.
+void read_glm5_next(GgufKeys& keys) {
+  read_kimi_linear(keys);
+  keys.rename("num_experts", "n_routed_experts");
+  keys.copy_or("norm_topk_prob", "expert_weights_norm", false);
+  keys.require("expert_gating_func", kSigmoid);
+  keys.copy_or("linear_lower_bound", "kda.gate_lower_bound", nullptr);
+  keys.copy("index_n_heads", "attention.indexer.head_count");
+  keys.copy("index_head_dim", "attention.indexer.key_length");
+  keys.copy("index_topk", "attention.indexer.top_k");
+  keys.copy_or("index_kpool", "attention.indexer.kpool", "missing");
+  keys.copy_or("index_kpool_always_select_tail", "attention.indexer.kpool_select_tail", false);
+  read_indexer_types(keys);
+  keys.copy_or("hc_mult", "hyper_connection.count", "missing");
+  keys.copy_or("hc_sinkhorn_iters", "hyper_connection.sinkhorn_iterations", "missing");
+  keys.copy_or("hc_eps", "hyper_connection.epsilon", "missing");
+  keys.has("attention.layer_norm_epsilon");  // of the indexer's keys, in no file another
+  read_common_limit(keys, "swiglu_limit", "swiglu_clamp_exp");
+  const std::vector<double> shared = keys.numbers("swiglu_clamp_shexp");
+  if (!shared.empty() && shared != keys.numbers("swiglu_clamp_exp")) {
+    keys.complain("swiglu_clamp_shexp", "expected the numbers of swiglu_clamp_exp, found others");
+  }
 }
 
 void read_ernie(GgufKeys& keys) {
@@ -896,6 +938,7 @@ constexpr std::array kArchitectures = {
     Architecture{"gpt-oss", "GptOssForCausalLM", "gpt_oss", read_gpt_oss},
     Architecture{"glm4moe", "Glm4MoeForCausalLM", "glm4_moe", read_glm4moe},
     Architecture{"glm-dsa", "GlmMoeDsaForCausalLM", "glm_moe_dsa", read_glm_dsa},
+    Architecture{"glm5-next", "Glm5NextForConditionalGeneration", "glm5_next", read_glm5_next},
     Architecture{"dots1", "Dots1ForCausalLM", "dots1", read_dots1},
     Architecture{"exaone-moe", "ExaoneMoeForCausalLM", "exaone_moe", read_exaone_moe},
     Architecture{"hy_v3", "HYV3ForCausalLM", "hy_v3", read_hy_v3},

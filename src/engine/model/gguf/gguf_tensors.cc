@@ -243,7 +243,6 @@ Result<const TensorEntry*> GgufTensors::converted(const std::string& name, const
   std::vector<int32_t> order = row_order(parsed, static_cast<int>(size));
   const bool adds_one = holds_one_plus_weight(config_, parsed);
   const bool is_decay = parsed.module.ends_with(".A_log");
-  const bool negates = config_.kimi_delta.decay_bound == 0.0f;
   const bool is_part = located.kind == Located::Kind::kQkv;
   const bool copies = !order.empty() || adds_one || is_decay || is_part;
   const std::string& key = copies ? name : located.names.front();
@@ -278,7 +277,7 @@ Result<const TensorEntry*> GgufTensors::converted(const std::string& name, const
   for (const int32_t at : order) {
     float value = values[static_cast<size_t>(first + at)];
     if (adds_one) value -= 1.0f;
-    if (is_decay) value = std::log(negates ? -value : value);
+    if (is_decay) value = std::log(std::abs(value));  // of exp(A_log), of most files negated
     made->values.push_back(value);
   }
   made->entry = {Dtype::kF32, {size}, std::as_bytes(std::span(made->values))};
