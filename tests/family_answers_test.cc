@@ -138,7 +138,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "nemotron_h_plain", "nemotron_h_twice", "afmoe_plain", "laguna_heads",
                     "mimo_v2_flash_plain", "step3p7_published", "gemma4_plain", "gemma4_text_dense",
                     "kimi_linear_plain", "bailing_hybrid_minimal", "deepseek_v4_heavy",
-                    "deepseek_v4_plain", "deepseek_v4_published", "minimax_m3_plain"),
+                    "deepseek_v4_plain", "deepseek_v4_published", "minimax_m3_plain",
+                    "glm5_next_published", "glm5_next_shared", "glm5_next_wide"),
     [](const auto& test) { return test.param; });
 
 }  // namespace

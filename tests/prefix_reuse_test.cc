@@ -221,7 +221,8 @@ INSTANTIATE_TEST_SUITE_P(Families, PrefixReuse,
                          testing::Values("deepseek_v3", "qwen3_moe", "deepseek_v32_plain",
                                          "deepseek_v4_plain", "granitemoehybrid_plain",
                                          "nemotron_h_latent", "lfm2_moe_plain", "qwen3_next_plain",
-                                         "gemma4_plain", "kimi_linear_plain", "minimax_m3_plain"),
+                                         "gemma4_plain", "kimi_linear_plain", "minimax_m3_plain",
+                                         "glm5_next_plain"),
                          [](const auto& each) { return each.param; });
 
 }  // namespace

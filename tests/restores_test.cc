@@ -189,7 +189,7 @@ INSTANTIATE_TEST_SUITE_P(Families, Restores,
                          testing::Values(kPredicts, "qwen3_plain", "deepseek_v32_plain",
                                          "deepseek_v4_plain", "granitemoehybrid_plain",
                                          "nemotron_h_plain", "lfm2_moe_plain", "qwen3_next_plain",
-                                         "gpt_oss_plain", "kimi_linear_plain"),
+                                         "gpt_oss_plain", "kimi_linear_plain", "glm5_next_plain"),
                          [](const auto& each) { return each.param; });
 
 }  // namespace

@@ -136,7 +136,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "granitemoe_plain", "granitemoehybrid_groups", "hunyuan_v1_moe_lists",
                     "kimi_k2_plain", "lfm2_moe_plain", "llama4_scout", "minimax_m2_plain",
                     "mixtral_window", "olmoe_clip", "qwen2_moe_dense", "qwen3_5_moe_plain",
-                    "qwen3_next_plain", "kimi_linear_plain", "nemotron_h_latent"),
+                    "qwen3_next_plain", "kimi_linear_plain", "nemotron_h_latent",
+                    "glm5_next_plain"),
     [](const auto& test) { return test.param; });
 
 // The prediction layer of each family that has one.
