@@ -3,18 +3,22 @@
 // The forward pass of all models:
 //
 //   x = embedding(ids)
-//   per layer:  x += mixer(rms_norm(x));  x += mlp_or_moe(rms_norm(x)); or one of them
-//   logits = lm_head(rms_norm(x))
+//   per layer:  x += mixer(norm(x));  x += mlp_or_moe(norm(x)); or one of them
+//   logits = lm_head(norm(x))
+//
+// A norm is an RMS norm or a layer norm (parts/norms.h). With parallel parts, per layer:
+//
+//   h = norm(x);  x += mixer(h);  x += mlp_or_moe(h)
 //
 // Multi-token prediction adds a layer with an input and a final norm of its own, predict():
 //
-//   x = projection([rms_norm(embedding(next ids)) ‖ rms_norm(hidden)])
+//   x = projection([norm(embedding(next ids)) ‖ norm(hidden)])
 //
 // Embeddings, what is added to x, and logits are multiplied by the config's scales. With norms after
 // the parts, and a dense MLP beside the experts:
 //
-//   x += rms_norm(mixer(rms_norm(x)))
-//   x += rms_norm(rms_norm(mlp(rms_norm(x))) + rms_norm(moe(rms_norm(x))))
+//   x += norm(mixer(norm(x)))
+//   x += norm(norm(mlp(norm(x))) + norm(moe(norm(x))))
 //   x *= scalar
 //
 // With hyper-connections (parts/hyper_connection.h) x is several streams, which a part takes and
@@ -115,19 +119,18 @@ void Model::copy_out(float* rows) const {
   std::copy_n(x_.data() + own_.begin * width, own_.size * width, rows);
 }
 
-void Model::normalize(const std::vector<float>& norm) {
+void Model::normalize(const StreamNorm& norm) {
   const size_t first = static_cast<size_t>(own_.begin) * config_.hidden_size;
-  compute_.rms_norm(x_.data() + first, own_.size, norm, config_.rms_norm_eps, h_ + first);
+  norm.rows(compute_, x_.data() + first, own_.size, h_ + first);
 }
 
 // The input of a part, normalised. hyper: the part's connection; empty: there is one stream.
-void Model::take_in(const HyperWeights& hyper, const std::vector<float>& norm) {
+void Model::take_in(const HyperWeights& hyper, const StreamNorm& norm) {
   if (hyper.empty()) return normalize(norm);
   const auto first = static_cast<size_t>(own_.begin);
   const float* collapsed = connection_.enter(
       compute_, hyper, x_.data() + first * static_cast<size_t>(config_.stream_width()), own_.size);
-  compute_.rms_norm(collapsed, own_.size, norm, config_.rms_norm_eps,
-                    h_ + first * static_cast<size_t>(config_.hidden_size));
+  norm.rows(compute_, collapsed, own_.size, h_ + first * static_cast<size_t>(config_.hidden_size));
 }
 
 transport::Written Model::own_input() const {
@@ -135,7 +138,7 @@ transport::Written Model::own_input() const {
 }
 
 // norm: of y; empty: none, as beside hyper-connections.
-void Model::add(const float* y, const std::vector<float>& norm) {
+void Model::add(const float* y, const StreamNorm& norm) {
   const int hidden = config_.hidden_size;
   if (config_.hyper.is_on()) {
     const auto first = static_cast<size_t>(own_.begin);
@@ -146,8 +149,8 @@ void Model::add(const float* y, const std::vector<float>& norm) {
     thread_local std::vector<float> normed;
     const float* from = y + row * hidden;
     if (!norm.empty()) {
-      normed.resize(norm.size());
-      compute_.kernels().rms_norm(from, norm.data(), config_.rms_norm_eps, hidden, normed.data());
+      normed.resize(norm.weight.size());
+      norm.row(compute_.kernels(), from, normed.data());
       from = normed.data();
     }
     compute_.kernels().add_scaled(Dtype::kF32, from, config_.residual_scale, hidden,
@@ -171,7 +174,7 @@ Status Model::forward_layer(const MixerCall& call, int index) {
     add(mixed, layer.mixer_output_norm);
   }
   if (config_.has_mlp(index)) {
-    take_in(layer.mlp_hyper, layer.mlp_norm);
+    if (!config_.parallel_parts) take_in(layer.mlp_hyper, layer.mlp_norm);
     WIDEEP_TRY(layer.moe != nullptr ? forward_moe(call, index) : forward_mlp(call, index));
   }
   if (layer.scalar != 1.0f) scale(layer.scalar);
@@ -202,8 +205,7 @@ Status Model::run_beside(const MixerCall& call, int index) {
   const auto hidden = static_cast<size_t>(config_.hidden_size);
   WIDEEP_TRY_ASSIGN(const float* out, run_mlp(call, index));
   float* beside = beside_.get<float>(static_cast<size_t>(own_.size) * hidden);
-  compute_.rms_norm(out + own_.begin * hidden, own_.size, layer.dense_output_norm,
-                    config_.rms_norm_eps, beside);
+  layer.dense_output_norm.rows(compute_, out + own_.begin * hidden, own_.size, beside);
   normalize(layer.experts_norm);
   return {};
 }
@@ -217,9 +219,7 @@ void Model::add_experts(const Layer& layer) {
   for_each_row([&](int64_t row) {
     const int64_t at = (row - own_.begin) * hidden;
     float* y = routed + at;
-    const auto normalize = [&](const std::vector<float>& norm) {
-      compute_.kernels().rms_norm(y, norm.data(), config_.rms_norm_eps, hidden, y);
-    };
+    const auto normalize = [&](const StreamNorm& norm) { norm.row(compute_.kernels(), y, y); };
     if (beside != nullptr) {
       normalize(layer.experts_output_norm);
       compute_.kernels().add_scaled(Dtype::kF32, beside + at, 1.0f, hidden, y);
@@ -275,13 +275,13 @@ Status Model::forward_moe(const MixerCall& call, int index) {
 }
 
 // The residual stream of the own tokens, normalised.
-const float* Model::router_rows(const HyperWeights& hyper, const std::vector<float>& norm,
+const float* Model::router_rows(const HyperWeights& hyper, const StreamNorm& norm,
                                 Scratch* scratch) {
   const auto hidden = static_cast<size_t>(config_.hidden_size);
   const float* x = x_.data() + own_.begin * static_cast<size_t>(config_.stream_width());
   if (!hyper.empty()) x = ahead_connection_.collapse(compute_, hyper, x, own_.size);
   float* rows = scratch->get<float>(static_cast<size_t>(own_.size) * hidden);
-  compute_.rms_norm(x, own_.size, norm, config_.rms_norm_eps, rows);
+  norm.rows(compute_, x, own_.size, rows);
   return rows;
 }
 
@@ -292,7 +292,8 @@ NextMoe Model::next_moe(const Batch& batch, int index) {
   if (index >= last) return {};
   const Layer& layer = weights_.layers[static_cast<size_t>(index)];
   if (layer.moe == nullptr) return {};
-  const std::vector<float>* norm = layer.has_both() ? &layer.experts_norm : &layer.mlp_norm;
+  const StreamNorm* norm = layer.has_both() ? &layer.experts_norm : &layer.mlp_norm;
+  if (config_.parallel_parts) norm = &layer.mixer_norm;
   if (!layer.moe->router_norm.empty()) norm = &layer.moe->router_norm;
   const float* h = router_rows(layer.mlp_hyper, *norm, &next_h_);
   NextMoe next{.layer = index,
@@ -322,8 +323,7 @@ ep::TokenRange Model::own_logit_rows(const Batch& batch) const {
 // Writes the rows of batch.logit_rows, normalised, to h_. Each rank of a group has its own rows
 // among them; after the meeting all ranks can read all.
 Status Model::normalize_logit_rows(const Batch& batch, const HyperWeights& end,
-                                   const std::vector<float>& norm,
-                                   const transport::Awaited& where) {
+                                   const StreamNorm& norm, const transport::Awaited& where) {
   const auto hidden = static_cast<size_t>(config_.hidden_size);
   const ep::TokenRange own_rows = own_logit_rows(batch);
   const float* x =
@@ -331,8 +331,7 @@ Status Model::normalize_logit_rows(const Batch& batch, const HyperWeights& end,
   if (config_.hyper.is_on()) x = connection_.collapse(compute_, end, x, own_.size);
   float* h = h_ + static_cast<size_t>(own_rows.begin) * hidden;
   for (const int32_t row : wanted_) {
-    compute_.kernels().rms_norm(x + static_cast<size_t>(row) * hidden, norm.data(),
-                                config_.rms_norm_eps, config_.hidden_size, h);
+    norm.row(compute_.kernels(), x + static_cast<size_t>(row) * hidden, h);
     h += hidden;
   }
   return group_.meet(written_rows(h_, hidden, own_rows), where.named("the last layer's output"));
@@ -348,7 +347,8 @@ Status Model::head(int num_rows, const transport::Awaited& where, std::vector<fl
   const Rows rows = compute_.cast(lm_head.shape, float_rows(h_, hidden, num_rows, hidden), cast_);
   float* out = group_.is_alone() ? logits->data()
                                  : group_.joint<float>(JointBuffer::kLogits, logits->size());
-  const Product product{&lm_head, out, vocab, group_.panels(lm_head.shape)};
+  const Product product{&lm_head, out, vocab, group_.panels(lm_head.shape),
+                        bias_of(weights_.head_bias)};
   compute_.matmul(rows, std::span(&product, 1));
   WIDEEP_TRY(
       group_.meet(written_columns(out, config_.vocab_size, sizeof(float), num_rows, product.panels),

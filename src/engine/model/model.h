@@ -13,6 +13,7 @@
 #include "model/parts/hyper_connection.h"
 #include "model/parts/mixer.h"
 #include "model/parts/moe.h"
+#include "model/parts/norms.h"
 #include "parallel/mapping.h"
 
 namespace wideep::model {
@@ -24,29 +25,30 @@ namespace wideep::model {
 // With hyper-connections hidden is each of the residual streams, before they are collapsed, and the
 // projection is cut in two: stream s = stream_projection · norm(stream s) + projection · norm(e).
 struct PredictionWeights {
-  std::vector<float> embedding_norm;  // [hidden]
-  std::vector<float> hidden_norm;     // [hidden]
+  StreamNorm embedding_norm;
+  StreamNorm hidden_norm;
   weights::Matrix projection;  // [hidden, 2 · hidden]; with hyper-connections [hidden, hidden]
   weights::Matrix stream_projection;  // [hidden, hidden]; with hyper-connections only
   HyperWeights end_hyper;             // as of the main model's end, ModelWeights::end_hyper
-  std::vector<float> final_norm;      // [hidden]
+  StreamNorm final_norm;
 };
 
 // One layer. Either `mlp` (dense) or `moe` is set, or both (dense_beside_experts), or none where
 // the layer is a mixer alone; the mixer is null where it is a feed-forward part alone. With
 // hyper-connections each part has one; else they are empty. All norms are
-// [hidden], and empty where the model has none.
+// [hidden], and empty where the model has none; with parallel_parts mixer_norm is that of both
+// parts.
 struct Layer {
   std::unique_ptr<PredictionWeights> prediction;  // null: a layer of the main model
   HyperWeights mixer_hyper, mlp_hyper;
-  std::vector<float> mixer_norm, mixer_output_norm;
+  StreamNorm mixer_norm, mixer_output_norm;
   std::unique_ptr<Mixer> mixer;
-  std::vector<float> mlp_norm, mlp_output_norm;
+  StreamNorm mlp_norm, mlp_output_norm;
   weights::MlpRecord mlp;
   std::unique_ptr<MoeWeights> moe;
   // Of a dense MLP beside experts. mlp_norm is then of what the MLP takes, mlp_output_norm of the
   // sum of both results.
-  std::vector<float> dense_output_norm, experts_norm, experts_output_norm;
+  StreamNorm dense_output_norm, experts_norm, experts_output_norm;
   float scalar = 1.0f;
 
   bool has_both() const { return moe != nullptr && !mlp.empty(); }
@@ -65,9 +67,10 @@ class ModelWeights {
   Dtype dtype = Dtype::kBf16;    // of the embedding: kBf16 or kF32
   base::AlignedBytes embedding;  // [vocab, hidden] of dtype
   std::vector<Layer> layers;
-  HyperWeights end_hyper;         // empty without hyper-connections, or without a learned end
-  std::vector<float> final_norm;  // [hidden]
-  weights::Matrix lm_head;        // [vocab, hidden]
+  HyperWeights end_hyper;  // empty without hyper-connections, or without a learned end
+  StreamNorm final_norm;
+  weights::Matrix lm_head;       // [vocab, hidden]
+  std::vector<float> head_bias;  // [vocab], or empty: none
 };
 
 // The rows that pass from one pipeline stage to the next: the residual streams of this rank's
@@ -182,9 +185,9 @@ class Model {
   void embed(const Batch& batch);
   void copy_in(const float* rows);
   void copy_out(float* rows) const;
-  void normalize(const std::vector<float>& norm);
-  void take_in(const HyperWeights& hyper, const std::vector<float>& norm);
-  void add(const float* y, const std::vector<float>& norm);
+  void normalize(const StreamNorm& norm);
+  void take_in(const HyperWeights& hyper, const StreamNorm& norm);
+  void add(const float* y, const StreamNorm& norm);
   void scale(float factor);
   transport::Written own_input() const;
   Status forward_layer(const MixerCall& call, int layer);
@@ -192,20 +195,19 @@ class Model {
   Status forward_moe(const MixerCall& call, int layer);
   Result<const float*> run_mlp(const MixerCall& call, int layer);
   Status run_beside(const MixerCall& call, int layer);
-  const float* router_rows(const HyperWeights& hyper, const std::vector<float>& norm,
-                           Scratch* scratch);
+  const float* router_rows(const HyperWeights& hyper, const StreamNorm& norm, Scratch* scratch);
   void add_experts(const Layer& layer);
   NextMoe next_moe(const Batch& batch, int index);
   Result<const float*> run_shared(const MixerCall& call, const MoeWeights& weights,
                                   std::span<const int32_t> tokens);
   void find_rows(const Batch& batch);
   ep::TokenRange own_logit_rows(const Batch& batch) const;
-  Status normalize_logit_rows(const Batch& batch, const HyperWeights& end,
-                              const std::vector<float>& norm, const transport::Awaited& where);
+  Status normalize_logit_rows(const Batch& batch, const HyperWeights& end, const StreamNorm& norm,
+                              const transport::Awaited& where);
   Status head(int num_rows, const transport::Awaited& where, std::vector<float>* logits);
   void finish_logits(int num_rows, float* logits) const;
   void keep_hidden();
-  void normalize_input(const float* x, const std::vector<float>& norm, float* y) const;
+  void normalize_input(const float* x, const StreamNorm& norm, float* y) const;
   void enter_prediction(const PredictionCall& call, const PredictionWeights& prediction);
   void enter_streams(const PredictionCall& call, const PredictionWeights& prediction);
   Status keep_outputs(const PredictionCall& call, const PredictionWeights& prediction,

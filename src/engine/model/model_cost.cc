@@ -97,7 +97,9 @@ uint64_t dense_weight_bytes(const ModelConfig& config, const ModelForms& forms, 
     }
   }
   if (is_last) {
-    bytes += packed_bytes(forms.lm_head, config.vocab_size, config.hidden_size) + floats(hidden);
+    bytes += packed_bytes(forms.lm_head, config.vocab_size, config.hidden_size) +
+             floats((config.norm_bias ? 2 : 1) * hidden +
+                    (config.head_bias ? uint64_t(config.vocab_size) : 0));
     if (config.hyper.learned_end) {
       bytes += weight_bytes(config, forms, 0, hyper_cost(config, "model.hc_head"));
     }

@@ -31,18 +31,18 @@ void Model::keep_hidden() {
   }
   hidden_.resize(x_.size());
   for_each_row([&](int64_t row) {
-    compute_.kernels().rms_norm(x_.data() + row * hidden, weights_.final_norm.data(),
-                                config_.rms_norm_eps, hidden, hidden_.data() + row * hidden);
+    weights_.final_norm.row(compute_.kernels(), x_.data() + row * hidden,
+                            hidden_.data() + row * hidden);
   });
 }
 
 // x: null: zeros.
-void Model::normalize_input(const float* x, const std::vector<float>& norm, float* y) const {
+void Model::normalize_input(const float* x, const StreamNorm& norm, float* y) const {
   if (x == nullptr) {
-    std::fill_n(y, norm.size(), 0.0f);
+    std::fill_n(y, config_.hidden_size, 0.0f);
     return;
   }
-  compute_.kernels().rms_norm(x, norm.data(), config_.rms_norm_eps, config_.hidden_size, y);
+  norm.row(compute_.kernels(), x, y);
 }
 
 // Each rank of a group makes the input rows of its own tokens.
@@ -136,7 +136,7 @@ Status Model::predict(const PredictionCall& call, const KvLayout& kv, int64_t it
 Status Model::keep_outputs(const PredictionCall& call, const PredictionWeights& prediction,
                            const transport::Awaited& where) {
   if (config_.hyper.is_on()) return keep_streams(call, prediction, where);
-  const std::vector<float>& norm = prediction.final_norm;
+  const StreamNorm& norm = prediction.final_norm;
   const auto hidden = static_cast<size_t>(config_.hidden_size);
   const std::vector<int32_t>& logit_rows = call.batch.logit_rows;
   if (call.layer + 1 == config_.num_prediction_layers) {
@@ -242,7 +242,8 @@ void Model::find_maxima(const HeadShare& share) {
     const Rows rows =
         compute_.cast(lm_head.shape, float_rows(share.rows, hidden, share.num_rows, hidden), cast_);
     const Product product{&lm_head, prediction_logits_.data(), width,
-                          kernels::panels_of_part(lm_head.shape, share.part, share.parts)};
+                          kernels::panels_of_part(lm_head.shape, share.part, share.parts),
+                          bias_of(weights_.head_bias)};
     compute_.matmul(rows, std::span(&product, 1));
   }
   maxima_.resize(static_cast<size_t>(share.num_rows));

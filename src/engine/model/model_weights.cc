@@ -28,12 +28,12 @@ using kernels::WeightFormat;
 using weights::WeightLoader;
 
 // With the factor that comes after the norm.
-Result<std::vector<float>> load_router_norm(const ModelConfig& config, const WeightLoader& loader,
-                                            const std::string& prefix) {
-  WIDEEP_TRY_ASSIGN(std::vector<float> norm,
-                    loader.floats(prefix + "gate.norm.weight", {config.hidden_size}));
+Result<StreamNorm> load_router_norm(const ModelConfig& config, const WeightLoader& loader,
+                                    const std::string& prefix) {
+  StreamNorm norm{.weight = {}, .bias = {}, .eps = config.rms_norm_eps, .subtracts_mean = false};
+  WIDEEP_TRY_ASSIGN(norm.weight, loader.floats(prefix + "gate.norm.weight", {config.hidden_size}));
   const auto factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.hidden_size)));
-  for (float& weight : norm) weight *= factor;
+  for (float& weight : norm.weight) weight *= factor;
   return norm;
 }
 
@@ -106,10 +106,8 @@ Result<std::unique_ptr<PredictionWeights>> load_prediction(const ModelConfig& co
                                                            const std::string& prefix) {
   auto prediction = std::make_unique<PredictionWeights>();
   const int hidden = config.hidden_size;
-  WIDEEP_TRY_ASSIGN(prediction->embedding_norm,
-                    load_norm(config, loader, prefix + "enorm.weight", hidden));
-  WIDEEP_TRY_ASSIGN(prediction->hidden_norm,
-                    load_norm(config, loader, prefix + "hnorm.weight", hidden));
+  WIDEEP_TRY_ASSIGN(prediction->embedding_norm, load_stream_norm(config, loader, prefix + "enorm"));
+  WIDEEP_TRY_ASSIGN(prediction->hidden_norm, load_stream_norm(config, loader, prefix + "hnorm"));
   if (config.hyper.is_on()) {
     const weights::MatrixForm form = loader.common_form(
         {{prefix + "e_proj.weight", hidden}, {prefix + "h_proj.weight", hidden}});
@@ -126,7 +124,7 @@ Result<std::unique_ptr<PredictionWeights>> load_prediction(const ModelConfig& co
                       loader.matrix(prefix + "eh_proj.weight", hidden, 2 * hidden));
   }
   WIDEEP_TRY_ASSIGN(prediction->final_norm,
-                    load_norm(config, loader, prefix + "shared_head.norm.weight", hidden));
+                    load_stream_norm(config, loader, prefix + "shared_head.norm"));
   return prediction;
 }
 
@@ -137,22 +135,22 @@ Result<Layer> load_layer(const ModelConfig& config, int index, const WeightLoade
   if (config.is_prediction(index)) {
     WIDEEP_TRY_ASSIGN(layer.prediction, load_prediction(config, loader, prefix));
   }
-  const auto norm = [&](bool has, const char* name) -> Result<std::vector<float>> {
-    if (!has) return std::vector<float>();
-    return load_norm(config, loader, prefix + name, hidden);
+  const auto norm = [&](bool has, const char* name) -> Result<StreamNorm> {
+    if (!has) return StreamNorm();
+    return load_stream_norm(config, loader, prefix + name);
   };
   if (const bool has_mixer = config.has_mixer(index); has_mixer) {
-    WIDEEP_TRY_ASSIGN(layer.mixer_norm, norm(has_mixer, "input_layernorm.weight"));
+    WIDEEP_TRY_ASSIGN(layer.mixer_norm, norm(has_mixer, "input_layernorm"));
     WIDEEP_TRY_ASSIGN(layer.mixer, load_mixer(config, index, loader));
     if (config.hyper.is_on()) {
       WIDEEP_TRY_ASSIGN(layer.mixer_hyper, HyperWeights::load(config, loader, prefix + "attn_hc"));
     }
-    WIDEEP_TRY_ASSIGN(layer.mixer_output_norm,
-                      norm(config.norms_after, "mixer_output_norm.weight"));
+    WIDEEP_TRY_ASSIGN(layer.mixer_output_norm, norm(config.norms_after, "mixer_output_norm"));
   }
   const bool has_mlp = config.has_mlp(index), norms_after = has_mlp && config.norms_after;
-  WIDEEP_TRY_ASSIGN(layer.mlp_norm, norm(has_mlp, "post_attention_layernorm.weight"));
-  WIDEEP_TRY_ASSIGN(layer.mlp_output_norm, norm(norms_after, "mlp_output_norm.weight"));
+  WIDEEP_TRY_ASSIGN(layer.mlp_norm,
+                    norm(has_mlp && !config.parallel_parts, "post_attention_layernorm"));
+  WIDEEP_TRY_ASSIGN(layer.mlp_output_norm, norm(norms_after, "mlp_output_norm"));
   if (has_mlp && config.hyper.is_on()) {
     WIDEEP_TRY_ASSIGN(layer.mlp_hyper, HyperWeights::load(config, loader, prefix + "ffn_hc"));
   }
@@ -166,9 +164,9 @@ Result<Layer> load_layer(const ModelConfig& config, int index, const WeightLoade
                        loader, prefix + "mlp", hidden, config.dense_intermediate_size,
                        {.biased = config.dense_bias, .activation = config.mlp_activation(index)}));
   }
-  WIDEEP_TRY_ASSIGN(layer.dense_output_norm, norm(is_beside, "mlp.dense_output_norm.weight"));
-  WIDEEP_TRY_ASSIGN(layer.experts_norm, norm(is_beside, "mlp.experts_norm.weight"));
-  WIDEEP_TRY_ASSIGN(layer.experts_output_norm, norm(is_beside, "mlp.experts_output_norm.weight"));
+  WIDEEP_TRY_ASSIGN(layer.dense_output_norm, norm(is_beside, "mlp.dense_output_norm"));
+  WIDEEP_TRY_ASSIGN(layer.experts_norm, norm(is_beside, "mlp.experts_norm"));
+  WIDEEP_TRY_ASSIGN(layer.experts_output_norm, norm(is_beside, "mlp.experts_output_norm"));
   if (config.layer_scalar) {
     WIDEEP_TRY_ASSIGN(const std::vector<float> scalar, loader.floats(prefix + "layer_scalar", {1}));
     layer.scalar = scalar.front();
@@ -202,8 +200,9 @@ Result<ModelWeights> ModelWeights::load(const ModelConfig& config, const WeightL
     if (config.hyper.learned_end) {
       WIDEEP_TRY_ASSIGN(model.end_hyper, HyperWeights::load(config, loader, "model.hc_head"));
     }
-    WIDEEP_TRY_ASSIGN(model.final_norm, load_norm(config, loader, "model.norm.weight", hidden));
+    WIDEEP_TRY_ASSIGN(model.final_norm, load_stream_norm(config, loader, "model.norm"));
     WIDEEP_TRY_ASSIGN(model.lm_head, loader.matrix(config.head_tensor(), vocab, hidden));
+    WIDEEP_TRY_ASSIGN(model.head_bias, load_bias(config.head_bias, loader, "lm_head.bias", vocab));
   }
   WIDEEP_TRY(loader.run());
   return model;

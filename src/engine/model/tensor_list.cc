@@ -47,11 +47,17 @@ std::vector<ListedTensor> outer_tensors(const ModelConfig& config) {
   std::vector<ListedTensor> tensors = {
       {config.embedding_tensor, table, TensorUse::kEmbedding},
       {"model.norm.weight", {config.hidden_size}, TensorUse::kVector}};
+  if (config.norm_bias) {
+    tensors.push_back({"model.norm.bias", {config.hidden_size}, TensorUse::kVector});
+  }
   if (config.hyper.learned_end) {
     append(hyper_cost(config, "model.hc_head").tensors, &tensors);
   }
   if (config.head_tensor() != config.embedding_tensor) {
     tensors.push_back({config.head_tensor(), table, TensorUse::kHead});
+  }
+  if (config.head_bias) {
+    tensors.push_back({"lm_head.bias", {config.vocab_size}, TensorUse::kVector});
   }
   return tensors;
 }

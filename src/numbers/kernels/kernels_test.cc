@@ -56,6 +56,13 @@ TEST_P(EveryIsa, RowOperationsAgreeWithRef) {
     kernels().rms_norm(x.data(), nullptr, 1e-6f, n, y.data());
     ref().rms_norm(x.data(), nullptr, 1e-6f, n, expected.data());
     near("rms_norm without weight");
+    const auto bias = random_floats(n, rng, 1.0f);
+    for (const LayerNorm& norm :
+         {LayerNorm{other.data(), bias.data(), 1e-5f}, LayerNorm{other.data(), nullptr, 1e-5f}}) {
+      kernels().layer_norm(x.data(), norm, n, y.data());
+      ref().layer_norm(x.data(), norm, n, expected.data());
+      for (int i = 0; i < n; ++i) ASSERT_NEAR(y[i], expected[i], 1e-5) << "layer_norm " << i;
+    }
     kernels().l2_normalize(x.data(), 1e-6f, n, y.data());
     ref().l2_normalize(x.data(), 1e-6f, n, expected.data());
     near("l2_normalize");
@@ -92,6 +99,34 @@ TEST_P(EveryIsa, RowOperationsAgreeWithRef) {
       kernels().add_scaled(dtype, source, 0.7f, n, y.data());
       ref().add_scaled(dtype, source, 0.7f, n, expected.data());
       EXPECT_EQ(y, expected);
+    }
+  }
+}
+
+// By the formula in double, also where the mean is far larger than the differences from it; in
+// place.
+TEST_P(EveryIsa, LayerNormIsItsFormula) {
+  std::mt19937 rng(8);
+  for (const int n : {1, 2, 15, 16, 17, 37, 250, 4096, 4099}) {
+    for (const float mean : {0.0f, -3.0f, 1000.0f, -1e5f}) {
+      for (const bool has_bias : {false, true}) {
+        auto x = random_floats(n, rng, 2.0f);
+        for (float& value : x) value += mean;
+        const auto weight = random_floats(n, rng, 2.0f), bias = random_floats(n, rng, 2.0f);
+        double sum = 0.0, squares = 0.0;
+        for (const float value : x) sum += value;
+        for (const float value : x) squares += (value - sum / n) * (value - sum / n);
+        std::vector<double> expected;
+        for (size_t i = 0; i < x.size(); ++i) {
+          const double normed = (x[i] - sum / n) / std::sqrt(squares / n + double{1e-5f});
+          expected.push_back(normed * weight[i] + (has_bias ? bias[i] : 0.0f));
+        }
+        kernels().layer_norm(x.data(), {weight.data(), has_bias ? bias.data() : nullptr, 1e-5f}, n,
+                             x.data());
+        for (size_t i = 0; i < x.size(); ++i) {
+          ASSERT_NEAR(x[i], expected[i], 1e-5) << n << " mean " << mean << " element " << i;
+        }
+      }
     }
   }
 }

@@ -9,6 +9,7 @@
 #include "kernels/convolution.h"
 #include "kernels/delta_rule.h"
 #include "kernels/indexer.h"
+#include "kernels/layer_norm.h"
 #include "kernels/matmul.h"
 #include "kernels/quantized_rows.h"
 #include "kernels/reduce.h"

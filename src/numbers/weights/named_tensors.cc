@@ -72,7 +72,12 @@ StoredModule NamedTensors::stored(const PublishedTensor& tensor) const {
     module.expert = *tensor.expert;
   }
   const Rows rows = tensor.part.rows;
-  if (rows != Rows::kAll) module.parts = 2;
+  if (rows == Rows::kRange) {
+    module.first = tensor.part.first;
+    module.total = tensor.part.total;
+  } else if (rows != Rows::kAll) {
+    module.parts = 2;
+  }
   module.part = rows == Rows::kSecondHalf || rows == Rows::kOdd ? 1 : 0;
   module.alternating = rows == Rows::kEven || rows == Rows::kOdd;
   module.transposed = tensor.part.transposed;
@@ -118,7 +123,18 @@ Result<TensorSlice> NamedTensors::part(const PublishedTensor& tensor,
   const int64_t n = shape[0], k = is_vector ? 1 : shape[1], all_rows = module.all_rows(n);
   std::vector<int64_t> whole = {all_rows};
   if (!is_vector) whole.insert(tensor.part.transposed ? whole.begin() : whole.end(), k);
-  if (tensor.expert) whole.insert(whole.begin(), module.num_experts);
+  if (tensor.expert) {
+    // The matrices of the experts may stand below each other in one.
+    std::vector<int64_t> stacked = whole;
+    stacked.front() *= module.num_experts;
+    const TensorEntry* found = files_.find(tensor.name);
+    whole.insert(whole.begin(), module.num_experts);
+    if (!is_vector && found != nullptr && found->shape == stacked) whole = stacked;
+  }
+  if (module.first_row(n) + (n - 1) * module.row_step() >= all_rows) {
+    return invalid_input(fmt::format("{}: expected at least {} rows, found {}",
+                                     files_.where(tensor.name), module.first_row(n) + n, all_rows));
+  }
   TensorSlice slice;
   WIDEEP_TRY_ASSIGN(slice.entry, files_.tensor(tensor.name, whole));
   if (tensor.expert && module.expert >= module.num_experts) {

@@ -454,5 +454,43 @@ TEST(NamedTensors, ReadsBlocksOfGptOss) {
   experts.expect_read(names, GateUp::kAlternating);
 }
 
+// As DBRX publishes them: the experts' matrices below each other, that of down transposed; queries
+// and keys of different sizes in one.
+TEST(NamedTensors, StackedExpertsAndRangesOfRows) {
+  const auto stacked = [](const char* name, int which, bool transposed) {
+    return filled(name, {kExperts * kRows, kColumns}, [&](const auto& at) {
+      const int expert = static_cast<int>(at[0] / kRows);
+      const int64_t i = at[0] % kRows, j = at[1];
+      return transposed ? value_of(which, expert, j, i) : value_of(which, expert, i, j);
+    });
+  };
+  const Files files({stacked("w1", kGate, false), stacked("w2", kDown, true),
+                     filled("qk.weight", {6, kColumns},
+                            [](const auto& at) { return value_of(9, 0, at[0], at[1]); })});
+  using Rows = TensorPart::Rows;
+  const NamedTensors tensors =
+      files.named(TensorNames()
+                      .rename("experts.*.gate_proj", "w1")
+                      .rename("experts.*.down_proj", "w2", {Rows::kAll, true})
+                      .rename("q_proj", "qk", {Rows::kRange, false, 0, 6})
+                      .rename("k_proj", "qk", {Rows::kRange, false, 4, 6}));
+  for (int e = 0; e < kExperts; ++e) {
+    const std::string expert = "experts." + std::to_string(e);
+    EXPECT_EQ(read(tensors, expert + ".gate_proj.weight", {kRows, kColumns}),
+              matrix(kGate, e, kRows, kColumns));
+    EXPECT_EQ(read(tensors, expert + ".down_proj.weight", {kColumns, kRows}),
+              matrix(kDown, e, kColumns, kRows));
+  }
+  const std::vector<float> all = matrix(9, 0, 6, kColumns);
+  const std::vector<float> queries = read(tensors, "q_proj.weight", {4, kColumns});
+  EXPECT_EQ(queries, std::vector<float>(all.begin(), all.begin() + 4 * kColumns));
+  const std::vector<float> keys = read(tensors, "k_proj.weight", {2, kColumns});
+  EXPECT_EQ(keys, std::vector<float>(all.begin() + 4 * kColumns, all.end()));
+  EXPECT_THAT(error_of(tensors, "k_proj.weight", {3, kColumns}),
+              HasSubstr("expected at least 7 rows, found 6"));
+  EXPECT_THAT(error_of(tensors, "experts.0.gate_proj.weight", {kRows + 1, kColumns}),
+              HasSubstr("w1"));
+}
+
 }  // namespace
 }  // namespace wideep::weights

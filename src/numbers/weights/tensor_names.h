@@ -38,11 +38,13 @@ struct TensorPart {
     kSecondHalf,  // of [2 n, k]: rows n to 2 n
     kEven,        // of [2 n, k]: rows 0, 2, 4, …
     kOdd,         // of [2 n, k]: rows 1, 3, 5, …
+    kRange,       // of [total, k]: rows first to first + n
   };
   Rows rows = Rows::kAll;
   // The file holds the matrix transposed, [k, n] or [k, 2 n]. A bias has no columns, so that it is
   // never transposed.
   bool transposed = false;
+  int first = 0, total = 0;  // kRange
   bool operator==(const TensorPart&) const = default;
 };
 

@@ -65,12 +65,15 @@ struct StoredModule {
   int part = 0;
   int parts = 1;
   bool alternating = false;
+  // Instead of equal parts: rows first … first + n of so many. 0: equal parts.
+  int64_t first = 0;
+  int64_t total = 0;
   bool transposed = false;                   // the weight is stored as [k, rows]
   const DeclaredLayout* declared = nullptr;  // of the checkpoint; null: nothing is said
 
   // Row i of the asked matrix with n rows is row first_row(n) + i · row_step() of all_rows(n).
-  int64_t all_rows(int64_t n) const { return parts * n; }
-  int64_t first_row(int64_t n) const { return alternating ? part : part * n; }
+  int64_t all_rows(int64_t n) const { return total > 0 ? total : parts * n; }
+  int64_t first_row(int64_t n) const { return total > 0 ? first : alternating ? part : part * n; }
   int64_t row_step() const { return alternating ? parts : 1; }
 };
 

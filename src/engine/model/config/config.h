@@ -49,6 +49,11 @@ struct RopeConfig {
   // True: dimension pairs are (0,1), (2,3), ...; false: (i, i + d/2).
   bool interleaved = false;
 
+  // Whether the divisors are one of two lists, for texts within and beyond the original positions.
+  bool has_lengths() const {
+    return scaling == Scaling::kNone && !divisors.empty() && original_max_position_embeddings > 0;
+  }
+
   bool operator==(const RopeConfig&) const = default;
 };
 
@@ -237,11 +242,12 @@ enum class RoutingMethod {
   kDefault,           // softmax over all, top-k, not renormalised
   kDeepseekV3,        // sigmoid, bias-corrected selection inside the best groups
   kDeepseekV2,        // softmax, selection inside the best groups
-  kLlama4,            // top-k of logits, their sigmoid
+  kLlama4,            // top-k of logits, their sigmoid, which may be divided by the sum of the k
   kSigmoidRenorm,     // sigmoid, top-k, divided by the sum of the k
   kMinimax2,          // sigmoid, bias-corrected selection, divided by the sum of the k
   kErnie,             // softmax, bias-corrected selection, divided by the sum of the k
   kDeepseekV4,        // √softplus, bias-corrected selection, divided by the sum of the k
+  kSparseMixer,       // the largest logit, then the next one: softmax over those near to each
 };
 
 struct RoutingConfig {
@@ -252,11 +258,14 @@ struct RoutingConfig {
   int top_k_groups = 1;          // topk_group
   bool groups_by_pairs = false;  // DeepseekV2: a group is judged by its best two, not by one
   bool normalize = true;         // norm_topk_prob
-  float scaling_factor = 1.f;    // routed_scaling_factor
-  float epsilon = 1e-20f;        // added to the sum that weights are divided by; Ernie: its minimum
-  bool logit_bias = false;       // GPT-OSS: a bias of the router's product
-  bool selection_bias = false;   // e_score_correction_bias
-  float logits_cap = 0.0f;       // then logits are cap · tanh(logits / cap); 0: they are not
+  float norm_power = 1.0f;       // RenormalizeNaive: the sum is (Σ p^power)^(1 / power)
+  // SparseMixer: logits that are more than this share below the largest one do not count.
+  float sparse_distance = 0.0f;
+  float scaling_factor = 1.f;   // routed_scaling_factor
+  float epsilon = 1e-20f;       // added to the sum that weights are divided by; Ernie: its minimum
+  bool logit_bias = false;      // GPT-OSS: a bias of the router's product
+  bool selection_bias = false;  // e_score_correction_bias
+  float logits_cap = 0.0f;      // then logits are cap · tanh(logits / cap); 0: they are not
   // The router takes the residual stream, by a norm of its own whose weight is a learned one times
   // hidden^-½; else it takes what the experts take.
   bool own_norm = false;
@@ -272,8 +281,15 @@ struct ModelConfig {
   float rms_norm_eps = 1e-6f;
   float latent_norm_eps = 1e-6f;  // DeepSeek: q_a_layernorm and kv_a_layernorm; no key sets it
   bool norms_add_one = false;     // norms multiply by 1 + weight
-  float embedding_scale = 1.0f;   // multiplies embeddings
-  float residual_scale = 1.0f;    // multiplies what a part adds to the residual stream
+  // Norms of the residual stream subtract the mean (layer norms); those inside parts are RMS norms.
+  bool layer_norms = false;
+  bool norm_bias = false;  // layer norms add a bias
+  // Mixer and feed-forward part of a layer take the same rows, by one norm, and what both put out
+  // is added to the stream. Without hyper-connections and norms_after; layers have both parts.
+  bool parallel_parts = false;
+  float embedding_scale = 1.0f;  // multiplies embeddings
+  float residual_scale = 1.0f;   // multiplies what a part adds to the residual stream
+  float experts_scale = 1.0f;    // multiplies what routed and shared experts put out together
   HyperConfig hyper;
   float logits_scale = 1.0f;  // multiplies logits
   float logits_cap = 0.0f;    // then logits are cap · tanh(logits / cap); 0: they are not
@@ -282,6 +298,7 @@ struct ModelConfig {
   bool norms_after = false;
   bool layer_scalar = false;         // a learned number multiplies the stream after each layer
   bool tie_word_embeddings = false;  // the LM head is the embedding
+  bool head_bias = false;            // lm_head.bias
   std::string embedding_tensor = "model.embed_tokens.weight";
   int bos_token_id = -1;           // −1: none
   std::vector<int> eos_token_ids;  // config.json's, or generation_config.json's when present

@@ -114,16 +114,21 @@ void read_tokens(const JsonObject& text, const JsonObject& root, const std::stri
 }
 
 void read_common(const JsonObject& text, const Family& family, ModelConfig* config) {
-  config->hidden_size = positive(text, "hidden_size", kMaxHidden);
-  config->num_layers = family.count_layers != nullptr && !text.has("num_hidden_layers")
+  // Under transformers' name, or the family's own.
+  const auto size = [&](std::string_view usual, std::string_view own, int64_t max) {
+    const std::string_view key = text.has(usual) ? usual : own;
+    const int found = positive(text, key, max);
+    if (key != own) expect_equal(text, own, key, found);
+    return found;
+  };
+  constexpr Family kUsual;
+  config->hidden_size = size(kUsual.hidden, family.hidden, kMaxHidden);
+  config->num_layers = family.count_layers != nullptr && !text.has(kUsual.layers)
                            ? family.count_layers(text)
-                           : positive(text, "num_hidden_layers", kMaxLayers);
-  config->num_heads = positive(text, "num_attention_heads", kMaxHeads);
-  constexpr std::string_view kPositions = "max_position_embeddings";
-  const std::string_view key = text.has(kPositions) ? kPositions : family.positions;
-  const int positions = positive(text, key, kMaxPositions);
-  if (key != family.positions) expect_equal(text, family.positions, key, positions);
-  config->max_position_embeddings = usable_positions(text, positions);
+                           : size(kUsual.layers, family.layers, kMaxLayers);
+  config->num_heads = size(kUsual.heads, family.heads, kMaxHeads);
+  config->max_position_embeddings =
+      usable_positions(text, size(kUsual.positions, family.positions, kMaxPositions));
   const char* epsilon =
       text.has("norm_eps") && !text.has("rms_norm_eps") ? "norm_eps" : "rms_norm_eps";
   constexpr formats::NumberRange kEpsilons = {.min = 1e-12, .max = 0.1};

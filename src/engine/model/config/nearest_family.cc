@@ -61,6 +61,10 @@ Reading read_as(const Family& family, const nlohmann::json& text) {
     return key.find('.') == std::string::npos && !object.has(key);
   }));
   for (const char* key : kCommonKeys) object.has(key);
+  for (const std::string_view key :
+       {family.hidden, family.heads, family.layers, family.positions}) {
+    object.has(key);
+  }
   reading.unread = unknown_keys(object);
   for (const auto& [key, value] : text.items()) {
     if (asked.contains(key) && !value.is_null()) ++reading.num_read;

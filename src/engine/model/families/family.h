@@ -27,7 +27,7 @@ struct Family {
   std::string_view class_name;  // of config.json's "architectures"
   // root: the text model's object. Called with the tokens, hidden_size, num_layers, num_heads and
   // max_position_embeddings of the config read, and `layers` of that number; see config_reader.cc.
-  void (*read)(const formats::JsonObject& root, ModelConfig* config);
+  void (*read)(const formats::JsonObject& root, ModelConfig* config) = nullptr;
   // rms_norm_eps of a config without it; 0: it is required.
   double norm_eps = 0;
   // Of a wrapper with a text_config: its own tie_word_embeddings comes before the text's, because
@@ -38,8 +38,12 @@ struct Family {
   std::string_view text_type = {};
   // The key of the most positions, where it has another name in published files.
   std::string_view positions = "max_position_embeddings";
-  // The number of layers of a config without num_hidden_layers, from its lists; null: it is required.
+  // The number of layers of a config without that key, from its lists; null: it is required.
   int (*count_layers)(const formats::JsonObject& root) = nullptr;
+  // Other names of these sizes in published files.
+  std::string_view hidden = "hidden_size";
+  std::string_view heads = "num_attention_heads";
+  std::string_view layers = "num_hidden_layers";
 };
 
 // All families, in the order of docs/models.md.

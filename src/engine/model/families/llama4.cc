@@ -95,6 +95,7 @@ void read_llama4(const JsonObject& root, ModelConfig* config) {
   config->shared_intermediate_size = config->moe_intermediate_size;
   config->weight_on_input = true;
   config->routing.method = RoutingMethod::kLlama4;
+  config->routing.normalize = false;
   if (config->routing.top_k > 1) {
     root.complain("num_experts_per_tok",
                   fmt::format("expected 1 (an expert's input is multiplied by its weight, which "

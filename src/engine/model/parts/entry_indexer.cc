@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/parts/entry_indexer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/try.h"

@@ -224,7 +224,8 @@ void MoeRunner::add_latent(Progress& progress) {
         compute.kernels().add_scaled(Dtype::kF32, progress.shared + i * hidden, 1.0f,
                                      config_.hidden_size, row);
       }
-      compute.kernels().add_scaled(Dtype::kF32, row, config_.residual_scale, config_.hidden_size,
+      compute.kernels().add_scaled(Dtype::kF32, row, config_.residual_scale * config_.experts_scale,
+                                   config_.hidden_size,
                                    progress.call.x + static_cast<size_t>(wanted[i]) * hidden);
     }
   });

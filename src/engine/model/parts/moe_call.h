@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "model/parts/norms.h"
 #include "model/parts/row_noise.h"
 #include "weights/expert_record.h"
 
@@ -25,7 +26,7 @@ struct MoeWeights {
   std::vector<int32_t> experts_of_ids;
   // [hidden] of the norm by which the router takes the residual stream; empty: it takes what the
   // experts take.
-  std::vector<float> router_norm;
+  StreamNorm router_norm;
   std::vector<float> expert_scale;  // [num_experts] of the chosen experts' weights; empty: none
   // Latent experts: into their rows, [latent, hidden], and out of the sum of their results, [hidden,
   // latent]; else empty.

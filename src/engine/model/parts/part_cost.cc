@@ -73,17 +73,22 @@ CachedHeads attention_cache(const ModelConfig& config, int kind, Dtype cache, in
                          : grouped_query_cache(config.attention_kind(kind), cache, parts);
 }
 
+void PartCost::norm(const ModelConfig& config, const std::string& name) {
+  vector(name + ".weight", config.hidden_size);
+  if (config.norm_bias) vector(name + ".bias", config.hidden_size);
+}
+
 PartCost norm_cost(const ModelConfig& config, const std::string& name) {
   PartCost cost;
-  cost.vector(name, config.hidden_size);
+  cost.norm(config, name);
   return cost;
 }
 
 PartCost beside_experts_cost(const ModelConfig& config) {
   PartCost cost;
-  for (const char* name : {"mlp.dense_output_norm.weight", "mlp.experts_norm.weight",
-                           "mlp.experts_output_norm.weight"}) {
-    cost.vector(name, config.hidden_size);
+  for (const char* name :
+       {"mlp.dense_output_norm", "mlp.experts_norm", "mlp.experts_output_norm"}) {
+    cost.norm(config, name);
   }
   return cost;
 }
@@ -91,8 +96,8 @@ PartCost beside_experts_cost(const ModelConfig& config) {
 PartCost prediction_cost(const ModelConfig& config) {
   const int hidden = config.hidden_size;
   PartCost cost;
-  cost.vector("enorm.weight", hidden);
-  cost.vector("hnorm.weight", hidden);
+  cost.norm(config, "enorm");
+  cost.norm(config, "hnorm");
   uint64_t input = 2 * uint64_t(hidden), operand = input;
   if (config.hyper.is_on()) {
     cost.matrix("e_proj.weight", hidden, hidden, TensorUse::kPrediction);
@@ -103,7 +108,7 @@ PartCost prediction_cost(const ModelConfig& config) {
   } else {
     cost.matrix("eh_proj.weight", hidden, int64_t{2} * hidden, TensorUse::kPrediction);
   }
-  cost.vector("shared_head.norm.weight", hidden);
+  cost.norm(config, "shared_head.norm");
   // What the layer predicts from, and its input (Model::joined_).
   cost.scratch_floats = uint64_t(config.stream_width()) + input;
   cost.operands = {{{TensorUse::kPrediction, operand}}};
@@ -115,19 +120,19 @@ std::vector<PartCost> layer_parts(const ModelConfig& config, int layer) {
   if (config.is_prediction(layer)) parts.push_back(prediction_cost(config));
   if (config.has_mixer(layer)) {
     if (config.hyper.is_on()) parts.push_back(hyper_cost(config, "attn_hc"));
-    parts.push_back(norm_cost(config, "input_layernorm.weight"));
+    parts.push_back(norm_cost(config, "input_layernorm"));
     parts.push_back(mixer_cost(config, layer));
-    if (config.norms_after) parts.push_back(norm_cost(config, "mixer_output_norm.weight"));
+    if (config.norms_after) parts.push_back(norm_cost(config, "mixer_output_norm"));
   }
   if (config.has_mlp(layer)) {
     if (config.hyper.is_on()) parts.push_back(hyper_cost(config, "ffn_hc"));
-    parts.push_back(norm_cost(config, "post_attention_layernorm.weight"));
+    if (!config.parallel_parts) parts.push_back(norm_cost(config, "post_attention_layernorm"));
     const bool is_moe = config.is_moe(layer);
     const bool is_beside = is_moe && config.dense_beside_experts;
     if (!is_moe || is_beside) parts.push_back(dense_mlp_cost(config));
     if (is_beside) parts.push_back(beside_experts_cost(config));
     if (is_moe) parts.push_back(moe_cost(config, config.layers[static_cast<size_t>(layer)]));
-    if (config.norms_after) parts.push_back(norm_cost(config, "mlp_output_norm.weight"));
+    if (config.norms_after) parts.push_back(norm_cost(config, "mlp_output_norm"));
   }
   if (config.layer_scalar) {
     parts.emplace_back();

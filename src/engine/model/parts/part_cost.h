@@ -97,6 +97,8 @@ struct PartCost {
 
   // A vector, or a matrix that is kept like one.
   void vector(const std::string& name, int64_t size);
+  // A norm of the residual stream.
+  void norm(const ModelConfig& config, const std::string& name);
   void vectors(const std::string& name, int64_t n, int64_t k);
   void matrix(const std::string& name, int64_t n, int64_t k, TensorUse use);
   // The MLP of a dense layer or a shared expert (kMlp), or one expert (kExpert).

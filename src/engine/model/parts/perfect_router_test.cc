@@ -106,7 +106,8 @@ void for_all_groups(const std::vector<int>& groups, const std::vector<int>& grou
 constexpr RoutingMethod kFlatMethods[] = {
     RoutingMethod::kDefault,       RoutingMethod::kRenormalize, RoutingMethod::kRenormalizeNaive,
     RoutingMethod::kDeepseekV3,    RoutingMethod::kDeepseekV2,  RoutingMethod::kLlama4,
-    RoutingMethod::kSigmoidRenorm, RoutingMethod::kMinimax2,    RoutingMethod::kErnie};
+    RoutingMethod::kSigmoidRenorm, RoutingMethod::kMinimax2,    RoutingMethod::kErnie,
+    RoutingMethod::kSparseMixer};
 
 TEST(PerfectRouter, EveryMethodWithoutGroupsIsEvenAfterEveryToken) {
   for (RoutingMethod method : kFlatMethods) {

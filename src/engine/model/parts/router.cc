@@ -66,19 +66,44 @@ void select_renormalize(const RoutingConfig& config, const std::vector<float>& l
   softmax(weights, config.top_k);
 }
 
-// RenormalizeNaive: p = softmax(logits); the k largest p with weights p / Σ p.
+// RenormalizeNaive: p = softmax(logits); the k largest p with weights p / Σ p, or over another norm
+// of the k.
 void select_renormalize_naive(const RoutingConfig& config, std::vector<float>& scores,
                               int32_t* experts, float* weights) {
   softmax(scores.data(), config.num_experts);
   top_indices(scores, config.top_k, experts);
+  if (config.norm_power == 1.0f) return weigh(config, scores, experts, weights);
+  float sum = 0.0f;
+  for (int k = 0; k < config.top_k; ++k) sum += std::pow(scores[experts[k]], config.norm_power);
+  const float norm = std::pow(sum, 1.0f / config.norm_power);
+  for (int k = 0; k < config.top_k; ++k) weights[k] = scores[experts[k]] / norm;
+}
+
+// Llama4: the k largest logits; weights s = σ(logit), or s / Σ s if the config normalises. Logits
+// choose, because sigmoids of large ones are all 1.
+void select_llama4(const RoutingConfig& config, std::vector<float>& scores, int32_t* experts,
+                   float* weights) {
+  top_indices(scores, config.top_k, experts);
+  std::ranges::transform(scores, scores.begin(), sigmoid);
   weigh(config, scores, experts, weights);
 }
 
-// Llama4: the k largest logits; weights σ(logit).
-void select_llama4(const RoutingConfig& config, const std::vector<float>& logits, int32_t* experts,
-                   float* weights) {
+// SparseMixer (arXiv:2409.12136): the largest logit, then the largest of the others. Each weight is
+// the softmax over the logits that are near to the chosen one, without those chosen before it.
+void select_sparse_mixer(const RoutingConfig& config, const std::vector<float>& logits,
+                         int32_t* experts, float* weights) {
   top_indices(logits, config.top_k, experts);
-  for (int k = 0; k < config.top_k; ++k) weights[k] = sigmoid(logits[experts[k]]);
+  for (int k = 0; k < config.top_k; ++k) {
+    const float largest = logits[experts[k]];
+    float sum = 0.0f;
+    for (int e = 0; e < config.num_experts; ++e) {
+      if (std::find(experts, experts + k, e) != experts + k) continue;
+      const float factor = std::max(std::abs(logits[e]), largest);
+      if ((largest - logits[e]) / factor > config.sparse_distance) continue;
+      sum += std::exp(logits[e] - largest);
+    }
+    weights[k] = 1.0f / sum;
+  }
 }
 
 // Ernie: p = softmax(logits), selected by p + bias; weights p / max(Σ p, epsilon), without the
@@ -168,6 +193,8 @@ void select_experts(const RoutingConfig& config, const float* logits, const floa
       return select_renormalize_naive(config, scores, experts, weights);
     case RoutingMethod::kLlama4:
       return select_llama4(config, scores, experts, weights);
+    case RoutingMethod::kSparseMixer:
+      return select_sparse_mixer(config, scores, experts, weights);
     case RoutingMethod::kErnie:
       return select_ernie(config, scores, bias, experts, weights);
     case RoutingMethod::kDeepseekV2:

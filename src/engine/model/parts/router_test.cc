@@ -138,11 +138,57 @@ TEST(Router, RenormalizeNaiveDividesByTheSumOfTheChosen) {
 }
 
 TEST(Router, Llama4WeighsWithSigmoidsOfLogits) {
-  const auto s =
-      select({.method = RoutingMethod::kLlama4, .num_experts = 3, .top_k = 2}, {-1.0f, 2.0f, 0.5f});
+  RoutingConfig config{
+      .method = RoutingMethod::kLlama4, .num_experts = 3, .top_k = 2, .normalize = false};
+  const auto s = select(config, {-1.0f, 2.0f, 0.5f});
   EXPECT_EQ(s.experts, (std::vector<int32_t>{1, 2}));
   EXPECT_NEAR(s.weights[0], sigmoid(2), 1e-6);
   EXPECT_NEAR(s.weights[1], sigmoid(0.5), 1e-6);
+  config.normalize = true;
+  const auto shares = select(config, {-1.0f, 2.0f, 0.5f});
+  EXPECT_EQ(shares.experts, s.experts);
+  EXPECT_NEAR(shares.weights[0], sigmoid(2) / (sigmoid(2) + sigmoid(0.5)), 1e-6);
+  EXPECT_NEAR(shares.weights[1], sigmoid(0.5) / (sigmoid(2) + sigmoid(0.5)), 1e-6);
+}
+
+// Sigmoids of both are 1 in float32.
+TEST(Router, Llama4ChoosesByLogits) {
+  const RoutingConfig config{.method = RoutingMethod::kLlama4, .num_experts = 3, .top_k = 1};
+  EXPECT_EQ(select(config, {30.0f, -1.0f, 40.0f}).experts, std::vector<int32_t>{2});
+}
+
+TEST(Router, RenormalizeNaiveDividesByOtherNorms) {
+  const auto s = select({.method = RoutingMethod::kRenormalizeNaive,
+                         .num_experts = 3,
+                         .top_k = 2,
+                         .norm_power = 2.0f},
+                        {0.0f, std::log(3.0f), std::log(4.0f)});
+  EXPECT_EQ(s.experts, (std::vector<int32_t>{2, 1}));
+  EXPECT_NEAR(s.weights[0], 4.0 / 5, 1e-6);
+  EXPECT_NEAR(s.weights[1], 3.0 / 5, 1e-6);
+}
+
+// Of 4, 3.9, 3.5 and −1 the first two are near to 4; without 4, the second and third to 3.9.
+TEST(Router, SparseMixerWeighsAmongNearLogits) {
+  RoutingConfig config{.method = RoutingMethod::kSparseMixer,
+                       .num_experts = 4,
+                       .top_k = 2,
+                       .sparse_distance = 0.11f};
+  const std::vector<float> logits = {3.5f, 4.0f, -1.0f, 3.9f};
+  const auto s = select(config, logits);
+  EXPECT_EQ(s.experts, (std::vector<int32_t>{1, 3}));
+  EXPECT_NEAR(s.weights[0], 1 / (1 + std::exp(-0.1)), 1e-6);
+  EXPECT_NEAR(s.weights[1], 1 / (1 + std::exp(-0.4)), 1e-6);
+  config.sparse_distance = 0.0f;
+  EXPECT_EQ(select(config, logits).weights, (std::vector<float>{1.0f, 1.0f}));
+  config.sparse_distance = 10.0f;
+  EXPECT_NEAR(select(config, logits).weights[0],
+              1 / (1 + std::exp(-0.1) + std::exp(-0.5) + std::exp(-5.0)), 1e-6);
+  // Below zero a logit's own size counts.
+  config.sparse_distance = 0.6f;
+  EXPECT_NEAR(select(config, {-1.0f, -2.0f, -3.0f, -9.0f}).weights[0], 1 / (1 + std::exp(-1.0)),
+              1e-6);
+  EXPECT_EQ(select(config, {0.0f, 0.0f, 0.0f, 0.0f}).experts, (std::vector<int32_t>{0, 1}));
 }
 
 TEST(Router, SigmoidRenormDividesSigmoidsByTheirSum) {
@@ -205,7 +251,7 @@ constexpr RoutingMethod kMethods[] = {
     RoutingMethod::kRenormalize,   RoutingMethod::kRenormalizeNaive, RoutingMethod::kDefault,
     RoutingMethod::kDeepseekV3,    RoutingMethod::kDeepseekV2,       RoutingMethod::kLlama4,
     RoutingMethod::kSigmoidRenorm, RoutingMethod::kMinimax2,         RoutingMethod::kErnie,
-    RoutingMethod::kDeepseekV4};
+    RoutingMethod::kDeepseekV4,    RoutingMethod::kSparseMixer};
 
 // One that would turn the choice round.
 TEST(Router, MethodsWithoutABiasIgnoreIt) {

@@ -24,7 +24,8 @@ TokenRows::TokenRows(const ModelConfig& config, int num_slices, const MoeOptions
       width_(config.expert_hidden_size()),
       num_slices_(num_slices),
       weight_on_input_(config.weight_on_input),
-      residual_scale_(config.moe_latent_size > 0 ? 1.0f : config.residual_scale),
+      residual_scale_(config.moe_latent_size > 0 ? 1.0f
+                                                 : config.residual_scale * config.experts_scale),
       options_(options),
       ones_(static_cast<size_t>(config.routing.top_k), 1.0f) {}
 

@@ -20,6 +20,28 @@ void rms_norm(const float* x, const float* weight, float eps, int n, float* y) {
   });
 }
 
+// y first holds x without the mean of the first pass.
+void layer_norm(const float* x, const LayerNorm& norm, int n, float* y) {
+  F32x16 sum = zero(), squares = zero(), rest = zero();
+  for_each_vector(n, [&](int i, int count) { sum = add(sum, load_n(x + i, count)); });
+  const auto size = static_cast<float>(n);
+  const F32x16 mean = set1(reduce_add(sum) / size);
+  for_each_vector(n, [&](int i, int count) {
+    store_n(y + i, sub(load_n(x + i, count), mean), count);
+    const F32x16 left = load_n(y + i, count);
+    rest = add(rest, left);
+    squares = fma(left, left, squares);
+  });
+  const float shift = reduce_add(rest) / size;
+  const float variance = std::max(reduce_add(squares) / size - shift * shift, 0.0f);
+  const F32x16 shifts = set1(shift), scale = set1(1.0f / std::sqrt(variance + norm.eps));
+  for_each_vector(n, [&](int i, int count) {
+    const F32x16 normed = mul(sub(load_n(y + i, count), shifts), scale);
+    const F32x16 bias = norm.bias == nullptr ? zero() : load_n(norm.bias + i, count);
+    store_n(y + i, fma(normed, load_n(norm.weight + i, count), bias), count);
+  });
+}
+
 void l2_normalize(const float* x, float eps, int n, float* y) {
   scaled_copy(x, 1.0f / std::sqrt(dot(x, x, n) + eps), n, y);
 }

@@ -285,6 +285,18 @@ void rms_norm(const float* x, const float* weight, float eps, int n, float* y) {
   }
 }
 
+void layer_norm(const float* x, const LayerNorm& norm, int n, float* y) {
+  double sum = 0.0, squares = 0.0;
+  for (int i = 0; i < n; ++i) sum += x[i];
+  const double mean = sum / n;
+  for (int i = 0; i < n; ++i) squares += (x[i] - mean) * (x[i] - mean);
+  const double scale = 1.0 / std::sqrt(squares / n + norm.eps);
+  for (int i = 0; i < n; ++i) {
+    const double bias = norm.bias == nullptr ? 0.0 : norm.bias[i];
+    y[i] = static_cast<float>((x[i] - mean) * scale * norm.weight[i] + bias);
+  }
+}
+
 void l2_normalize(const float* x, float eps, int n, float* y) {
   double squares = 0.0;
   for (int i = 0; i < n; ++i) squares += static_cast<double>(x[i]) * x[i];
