@@ -36,6 +36,7 @@ MODULES = (
     "nemotron_h",
     "minimax_m3",
     "glm5_next",
+    "cohere2_moe",
 )
 
 

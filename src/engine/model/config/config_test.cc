@@ -831,6 +831,33 @@ TEST(Families, RefuseByName) {
       {"hunyuan_v1_moe",
        {{"use_cla", true}},
        "use_cla: expected false, found true; wideep computes no other"},
+      {"cohere2_moe",
+       {{"expert_selection_fn", "topk"}},
+       "expert_selection_fn: expected sigmoid or softmax, found topk"},
+      {"cohere2_moe",
+       {{"shared_expert_combination_strategy", "concat"}},
+       "shared_expert_combination_strategy: expected average or sum, found concat"},
+      {"cohere2_moe",
+       {{"layer_types", {"sliding_attention", "chunked_attention"}}},
+       "layer_types[1]: expected sliding_attention or full_attention, found chunked_attention"},
+      {"cohere2_moe",
+       {{"sliding_window", nullptr}},
+       "sliding_window: missing; layer_types has layers of sliding_attention"},
+      {"cohere2_moe",
+       {{"first_k_dense_replace", 1}, {"mlp_layer_types", {"sparse", "sparse"}}},
+       "mlp_layer_types[0]: expected dense, as the other keys say, found sparse"},
+      {"cohere2_moe",
+       {{"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}}},
+       "rope_scaling: expected none: in this family scaling stands in rope_parameters alone"},
+      {"cohere2_moe",
+       {{"first_k_dense_replace", 3}},
+       "first_k_dense_replace: expected an integer from 0 to 2, found 3"},
+      {"cohere2_moe",
+       {{"rotary_pct", 0.5}},
+       "rotary_pct: expected a number from 1 to 1, found 0.5"},
+      {"cohere2_moe",
+       {{"layer_norm_eps", 0.0}},
+       "layer_norm_eps: expected a number from 1e-12 to 0.1, found 0.0"},
       {"hy_v3",
        {{"route_norm", false}},
        "route_norm: expected true, found false; wideep computes no other"},
@@ -1777,6 +1804,49 @@ TEST(Families, LayersOfAfmoe) {
             "model.layers.1.post_attention_layernorm.weight");
   EXPECT_EQ(first("model.layers.1.mlp.gate.e_score_correction_bias"),
             "model.layers.1.mlp.expert_bias");
+}
+
+TEST(Families, LayersOfCohere2Moe) {
+  const json small = small_json("cohere2_moe");
+  const ModelConfig plain = accepted(small, {{"num_hidden_layers", 5}});
+  EXPECT_THAT(windows(plain), ElementsAre(9, 9, 9, 0, 9));
+  EXPECT_TRUE(plain.layers[2].rotates);
+  EXPECT_FALSE(plain.layers[3].rotates);
+  EXPECT_TRUE(plain.rope.interleaved);
+  EXPECT_TRUE(plain.parallel_parts);
+  EXPECT_TRUE(plain.layer_norms);
+  EXPECT_FALSE(plain.norm_bias);
+  EXPECT_EQ(plain.rms_norm_eps, 1e-5f);
+  EXPECT_TRUE(plain.tie_word_embeddings);
+  EXPECT_EQ(plain.logits_scale, 0.0625f);
+  EXPECT_EQ(plain.experts_scale, 1.0f);
+  EXPECT_EQ(plain.routing.method, RoutingMethod::kRenormalize);
+  const ModelConfig other = accepted(small, {{"num_hidden_layers", 4},
+                                             {"first_k_dense_replace", 2},
+                                             {"prefix_dense_sliding_window_pattern", 2},
+                                             {"sliding_window_pattern", 2},
+                                             {"prefix_dense_intermediate_size", 40},
+                                             {"num_shared_experts", 2},
+                                             {"expert_selection_fn", "sigmoid"},
+                                             {"norm_topk_prob", false},
+                                             {"rms_norm_eps", 1e-3},
+                                             {"logit_scale", 1.0}});
+  EXPECT_THAT(windows(other), ElementsAre(9, 0, 9, 0));
+  EXPECT_FALSE(other.layers[1].rotates);
+  EXPECT_THAT(moe_layers(other), ElementsAre(false, false, true, true));
+  EXPECT_EQ(other.dense_intermediate_size, 40);
+  EXPECT_EQ(other.shared_intermediate_size, 48);
+  EXPECT_EQ(other.experts_scale, 0.5f);
+  EXPECT_EQ(other.routing.method, RoutingMethod::kLlama4);
+  EXPECT_FALSE(other.routing.normalize);
+  EXPECT_FALSE(other.layer_norms);
+  EXPECT_EQ(other.rms_norm_eps, 1e-3f);
+  const ModelConfig sum = accepted(small, {{"first_k_dense_replace", 1},
+                                           {"num_shared_experts", 1},
+                                           {"shared_expert_combination_strategy", "sum"}});
+  EXPECT_EQ(sum.experts_scale, 1.0f);
+  EXPECT_THAT(windows(sum), ElementsAre(0, 9));  // the dense layer rotates nevertheless
+  EXPECT_TRUE(sum.layers[0].rotates);
 }
 
 TEST(Families, HeadsOfLaguna) {

@@ -77,6 +77,7 @@ inline const std::map<std::string, nlohmann::json>& small_configs() {
   static const std::map<std::string, nlohmann::json> all = {
       merged("afmoe", {queries, experts, wide}),
       merged("bailing_hybrid", {latent, experts, wide, groups, {{"layer_group_size", 2}}}),
+      merged("cohere2_moe", {queries, experts, {{"sliding_window", 9}}}),
       merged("deepseek_v2", {latent, routed, {{"num_experts_per_tok", 2}}}),
       merged("deepseek_v32", {latent, routed, indexer}),
       merged("deepseek_v4", {{{"head_dim", 16},

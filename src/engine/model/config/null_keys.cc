@@ -49,6 +49,7 @@ constexpr std::string_view kWindows[] = {"mixtral", "qwen2_moe", "qwen3_moe", "m
                                          "mellum",  "nemotron_h"};
 constexpr std::string_view kGlmNext[] = {"glm5_next", "glm5_next_text"};
 constexpr std::string_view kNemotron[] = {"nemotron_h"};
+constexpr std::string_view kCohere[] = {"cohere2_moe"};
 
 const NullKey kNullKeys[] = {
     {"architectures"},
@@ -109,6 +110,9 @@ const NullKey kNullKeys[] = {
     {"n_shared_experts", kMimo},
     {"sliding_window_size", kMimo},
     {"sliding_window", kStep},
+    {"num_key_value_heads", kCohere},
+    {"rms_norm_eps", kCohere},
+    {"prefix_dense_intermediate_size", kCohere},
     {"partial_rotary_factor", kV4},
     {"qk_rope_head_dim", kV4},
     {"compress_rates"},

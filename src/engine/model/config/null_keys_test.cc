@@ -80,6 +80,11 @@ const std::vector<Refused>& refused_by_transformers() {
        {"n_shared_experts", "n_routed_experts", "routed_scaling_factor", "tie_word_embeddings",
         "attention_bias", "kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim"}},
       {"afmoe", {"tie_word_embeddings", "attention_bias", "global_attn_every_n_layers"}},
+      {"cohere2_moe",
+       {"head_dim", "tie_word_embeddings", "attention_bias", "logit_scale", "layer_norm_eps",
+        "num_experts_per_tok", "num_experts", "num_shared_experts", "expert_selection_fn",
+        "shared_expert_combination_strategy", "norm_topk_prob", "sliding_window_pattern",
+        "prefix_dense_sliding_window_pattern"}},
       {"gpt_oss",
        {"num_local_experts", "head_dim", "num_key_value_heads", "tie_word_embeddings",
         "num_experts_per_tok", "swiglu_alpha", "swiglu_limit", "attention_bias"}},
@@ -304,6 +309,9 @@ TEST(NullKeys, WhatIsTheDefaultIsRead) {
       {"dots1", {"num_key_value_heads", "sliding_window", "norm_topk_prob", "layer_types"}},
       {"exaone_moe", {"layer_types", "mlp_layer_types"}},
       {"hy_v3", {"mlp_layer_types", "rope_parameters"}},
+      {"cohere2_moe",
+       {"num_key_value_heads", "layer_types", "mlp_layer_types", "rms_norm_eps", "rope_scaling",
+        "prefix_dense_intermediate_size", "num_nextn_predict_layers"}},
   };
   for (const Refused& each : all) {
     for (const std::string key : each.keys) {

@@ -49,6 +49,7 @@ constexpr std::array kFamilies = {
     Family{"glm4_moe", "Glm4MoeForCausalLM", read_glm4_moe, 1e-5},
     Family{"glm4_moe_lite", "Glm4MoeLiteForCausalLM", read_glm4_moe_lite, 1e-5},
     Family{"afmoe", "AfmoeForCausalLM", read_afmoe, 1e-5},
+    Family{"cohere2_moe", "Cohere2MoeForCausalLM", read_cohere2_moe, 1e-5, false, true},
     Family{"laguna", "LagunaForCausalLM", read_laguna, 1e-6},
     Family{"mimo_v2_flash", "MiMoV2FlashForCausalLM", read_mimo_v2_flash, 1e-5},
     Family{"step3p7", "Step3p7ForConditionalGeneration", read_step3p7, 1e-5, true},

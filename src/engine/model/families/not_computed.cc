@@ -37,9 +37,6 @@ constexpr NotComputed kNotComputed[] = {
     {"longcat_flash", "LongcatFlash",
      "it needs experts that compute nothing and layers of two attentions, which wideep does not "
      "compute"},
-    {"cohere2_moe", "Cohere2Moe",
-     "it needs attention and experts side by side, and layer norms, which wideep does not "
-     "compute"},
     {"muse_spark", "MuseSpark",
      "it needs gates of the residual stream and experts of another width than the model, which "
      "wideep does not compute"},

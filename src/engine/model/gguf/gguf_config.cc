@@ -467,6 +467,33 @@ Json gating_of(GgufKeys& keys, const Json& heads) {
 
 // Files without a window have layers of full attention only; else one in four layers has none, the
 // first.
+// llama.cpp averages both kinds of experts, and rotates in leading dense layers, in all files.
+void read_cohere2moe(GgufKeys& keys) {
+  read_experts(keys, "num_experts", "intermediate_size");
+  keys.copy("layer_norm_eps", "attention.layer_norm_epsilon");
+  keys.copy("logit_scale", "logit_scale");
+  keys.copy("prefix_dense_intermediate_size", "feed_forward_length");
+  keys.copy_or("norm_topk_prob", "expert_weights_norm", false);
+  keys.copy_or("num_shared_experts", "expert_shared_count", 0);
+  keys.copy_or("sliding_window", "attention.sliding_window", 0);
+  read_head_dim(keys);
+  Json& config = keys.config;
+  keys.require("rope.dimension_count", config["head_dim"]);
+  keys.require("rope.freq_base_swa", keys.number_or("rope.freq_base", 1e4));
+  const auto small = [&](const char* key) {
+    return std::clamp<int64_t>(keys.integer_or(key, 0), 0, 1 << 24);
+  };
+  keys.require("expert_shared_feed_forward_length",
+               small("expert_shared_count") * small("expert_feed_forward_length"));
+  constexpr int64_t kSoftmax = 1;
+  const bool is_softmax = keys.integer_or("expert_gating_func", kSigmoid) == kSoftmax;
+  if (!is_softmax) keys.require("expert_gating_func", kSigmoid);
+  config["expert_selection_fn"] = is_softmax ? "softmax" : "sigmoid";
+  config["layer_types"] = layer_words(sliding_layers(keys, {.layers = 4}));
+  config["mlp_layer_types"] = mlp_words(keys);
+  config["num_nextn_predict_layers"] = keys.num_predicting();
+}
+
 void read_laguna(GgufKeys& keys) {
   constexpr const char* kHeads = "attention.head_count";
   Json& config = keys.config;
@@ -943,6 +970,7 @@ constexpr std::array kArchitectures = {
     Architecture{"exaone-moe", "ExaoneMoeForCausalLM", "exaone_moe", read_exaone_moe},
     Architecture{"hy_v3", "HYV3ForCausalLM", "hy_v3", read_hy_v3},
     Architecture{"afmoe", "AfmoeForCausalLM", "afmoe", read_afmoe},
+    Architecture{"cohere2moe", "Cohere2MoeForCausalLM", "cohere2_moe", read_cohere2moe},
     Architecture{"laguna", "LagunaForCausalLM", "laguna", read_laguna},
     Architecture{"mellum", "MellumForCausalLM", "mellum", read_mellum},
     Architecture{"step35", "Step3p5ForCausalLM", "step3p5", read_step35},
