@@ -125,10 +125,10 @@ TEST_P(FamilyAnswers, AreTheSameBitsForEveryParallelism) {
 
 INSTANTIATE_TEST_SUITE_P(
     Families, FamilyAnswers,
-    testing::Values("cohere2_moe_published", "cohere2_moe_rms", "deepseek_v2_groups",
-                    "deepseek_v32_plain", "dots1_window", "ernie4_5_moe_plain",
-                    "exaone_moe_published", "glm4_moe_lite_plain", "glm4_moe_norm_bias",
-                    "glm_moe_dsa_shared", "gpt_oss_plain", "granitemoe_plain",
+    testing::Values("cohere2_moe_published", "cohere2_moe_rms", "phimoe_published",
+                    "deepseek_v2_groups", "deepseek_v32_plain", "dots1_window",
+                    "ernie4_5_moe_plain", "exaone_moe_published", "glm4_moe_lite_plain",
+                    "glm4_moe_norm_bias", "glm_moe_dsa_shared", "gpt_oss_plain", "granitemoe_plain",
                     "granitemoeshared_plain", "hunyuan_v1_moe_lists", "hy_v3_published",
                     "kimi_k25_plain", "kimi_k2_plain", "lfm2_moe_plain", "llama4_maverick",
                     "llama4_scout", "llama_bias", "llama_tied", "minimax_m2_plain",

@@ -23,7 +23,7 @@ import tempfile
 
 GOLDEN = pathlib.Path(__file__).parent
 MODELS = ["afmoe_published", "bailing_hybrid_plain", "cohere2_moe_published",
-          "deepseek_groups", "deepseek_v2_groups",
+          "phimoe_published", "deepseek_groups", "deepseek_v2_groups",
           "deepseek_v32_groups", "deepseek_yarn", "dots1_published", "ernie4_5_moe_interval",
           "ernie4_5_moe_published", "exaone_moe_plain", "exaone_moe_published",
           "gemma4_text_dense", "gemma4_text_plain", "glm4_moe_lite_plain", "glm4_moe_norm_bias",
@@ -127,6 +127,8 @@ def complete(config, model):
         config.setdefault("n_shared_experts", 1)
     if model.startswith("laguna") and "sliding_attention" not in config["layer_types"]:
         config["sliding_window"] = None  # as of the model without windows; the file has no list
+    if model.startswith("phimoe"):
+        config["architectures"] = ["PhiMoEForCausalLM"]
     if model.startswith("cohere2_moe"):
         config.setdefault("num_key_value_heads", config["num_attention_heads"])
     if model.startswith("bailing_hybrid"):

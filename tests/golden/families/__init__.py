@@ -37,6 +37,7 @@ MODULES = (
     "minimax_m3",
     "glm5_next",
     "cohere2_moe",
+    "phimoe",
 )
 
 

@@ -54,6 +54,22 @@ class Recorder:
         self.experts = []  # per MoE layer [batch, T, k], by descending score
         self.margin = torch.full(shape, math.inf)
 
+    def sparse_mixer(self, module, _, output):
+        """Without topk: one expert after the other, with the logits near to each."""
+        scores, k = output[0].detach().float(), output[2].shape[1]
+        left = scores
+        for chosen in output[2].T:
+            largest = scores.gather(1, chosen[:, None])
+            apart = (largest - scores) / scores.abs().maximum(largest)
+            to_edge = (apart - 2 * module.router_jitter_noise).abs()
+            self.close(to_edge.masked_fill(left.isinf(), math.inf).amin(-1))
+            left = left.scatter(1, chosen[:, None], -math.inf)
+        self.calls.append((scores, k))
+        self.router(module, _, output)
+
+    def router_without_choice(self, module, _, output):
+        self.router(module, _, ())
+
     def router(self, module, _, output):
         scores, k = next(call for call in reversed(self.calls) if call[0].dim() == 2)
         order = scores.sort(dim=-1, descending=True, stable=True)[1][:, :k]
@@ -113,7 +129,11 @@ def run(model, ids):
     hooks = []
     for module in model.modules():
         name = type(module).__name__
-        if name.endswith(ROUTERS):
+        if name == "PhimoeTopKRouter":
+            hooks.append(module.register_forward_hook(recorder.sparse_mixer))
+        elif name == "DbrxFFN":
+            hooks.append(module.register_forward_hook(recorder.router_without_choice))
+        elif name.endswith(ROUTERS):
             hooks.append(module.register_forward_hook(recorder.router))
         elif name.endswith("HashRouter"):
             hooks.append(module.register_forward_hook(recorder.table))

@@ -182,24 +182,37 @@ std::vector<float> read_divisors(const JsonObject& rope, std::string_view key) {
 }
 
 // longrope has divisors for short texts and for long ones. Those that are the same do not depend on
-// the length: `wideep quantize` writes the divisors of a GGUF file so.
-RopeConfig read_longrope(const JsonObject& rope, const ModelConfig& model) {
+// the length: `wideep quantize` writes the divisors of a GGUF file so. Where more_keys has Phi's
+// scales of both, the number of positions decides which ones hold for all texts.
+RopeConfig read_longrope(const JsonObject& rope, const ModelConfig& model, Keys more_keys) {
   RopeConfig config;
-  const std::vector<std::string> known = {"short_factor", "long_factor", "factor",
-                                          "attention_factor", "original_max_position_embeddings"};
+  std::vector<std::string> known = {"short_factor", "long_factor", "factor", "attention_factor",
+                                    "original_max_position_embeddings"};
+  for (const std::string_view key : more_keys) known.emplace_back(key);
+  const bool has_scales = std::ranges::find(more_keys, "long_mscale") != more_keys.end();
   for (const std::string& key : rope.keys()) {
     if (is_one_of(kCommonKeys, key) || is_one_of(known, key)) continue;
     rope.complain(key, "not a key of longrope" + base::did_you_mean(key, known));
   }
-  config.divisors = read_divisors(rope, "short_factor");
-  if (readable(rope) && read_divisors(rope, "long_factor") != config.divisors) {
+  const int64_t original_positions =
+      rope.integer("original_max_position_embeddings", {.min = 2, .max = kMaxPositions});
+  const bool is_long = has_scales && model.max_position_embeddings > original_positions;
+  config.divisors = read_divisors(rope, is_long ? "long_factor" : "short_factor");
+  const std::vector<float> others = read_divisors(rope, is_long ? "short_factor" : "long_factor");
+  if (has_scales) {
+    config.original_max_position_embeddings = original_positions;
+    const double short_scale = rope.number("short_mscale", kScaleRange);
+    const double long_scale = rope.number("long_mscale", kScaleRange);
+    config.attention_factor = is_long ? long_scale : short_scale;
+    return config;
+  }
+  if (readable(rope) && others != config.divisors) {
     rope.complain(
         "long_factor",
         "expected the numbers of short_factor; wideep computes no frequencies that depend "
         "on the length of a text");
   }
-  const auto original = static_cast<double>(
-      rope.integer("original_max_position_embeddings", {.min = 2, .max = kMaxPositions}));
+  const auto original = static_cast<double>(original_positions);
   const double factor = rope.number_or(
       "factor", model.max_position_embeddings / std::max(original, 1.0), kScaleRange);
   const double recommended =
@@ -214,7 +227,7 @@ RopeConfig read_scaled(const JsonObject& root, const JsonObject& rope, const Mod
                        Keys more_keys) {
   RopeConfig config;
   if (rope.has("short_factor") && readable(rope) && scaling_name(rope) == "longrope") {
-    return read_longrope(rope, model);
+    return read_longrope(rope, model, more_keys);
   }
   config.scaling = read_scaling(rope);
   refuse_other_keys(rope, config.scaling, more_keys);

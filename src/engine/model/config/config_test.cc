@@ -858,6 +858,29 @@ TEST(Families, RefuseByName) {
       {"cohere2_moe",
        {{"layer_norm_eps", 0.0}},
        "layer_norm_eps: expected a number from 1e-12 to 0.1, found 0.0"},
+      {"phimoe",
+       {{"num_experts_per_tok", 3}},
+       "num_experts_per_tok: expected 2, which SparseMixer chooses, found 3"},
+      {"phimoe",
+       {{"router_jitter_noise", -0.5}},
+       "router_jitter_noise: expected a number from 0 to 1000, found -0.5"},
+      {"phimoe",
+       {{"rope_scaling",
+         {{"type", "longrope"},
+          {"short_factor", {1.0, 1.0, 1.0, 1.0}},
+          {"long_factor", {1.0, 1.0, 1.0, 1.0}},
+          {"short_mscale", 1.0},
+          {"original_max_position_embeddings", 64}}}},
+       "rope_scaling.long_mscale: missing; expected a number from 0 to 1000"},
+      {"phimoe",
+       {{"rope_scaling",
+         {{"type", "longrope"},
+          {"short_factor", {1.0, 1.0, 1.0, 1.0}},
+          {"long_factor", {1.0, 1.0, 1.0}},
+          {"short_mscale", 1.0},
+          {"long_mscale", 1.0},
+          {"original_max_position_embeddings", 64}}}},
+       "rope_scaling.long_factor: expected a list of 4 positive numbers"},
       {"hy_v3",
        {{"route_norm", false}},
        "route_norm: expected true, found false; wideep computes no other"},
@@ -1847,6 +1870,33 @@ TEST(Families, LayersOfCohere2Moe) {
   EXPECT_EQ(sum.experts_scale, 1.0f);
   EXPECT_THAT(windows(sum), ElementsAre(0, 9));  // the dense layer rotates nevertheless
   EXPECT_TRUE(sum.layers[0].rotates);
+}
+
+TEST(Families, RotationOfPhimoe) {
+  const json small = small_json("phimoe");
+  const ModelConfig plain = *parse(small);
+  EXPECT_TRUE(plain.layer_norms);
+  EXPECT_TRUE(plain.norm_bias);
+  EXPECT_FALSE(plain.head_bias);
+  EXPECT_EQ(plain.rope.theta, 1e6);
+  EXPECT_EQ(plain.routing.method, RoutingMethod::kSparseMixer);
+  EXPECT_EQ(plain.routing.sparse_distance, 0.02f);
+  const json scaling = {{"type", "longrope"},
+                        {"short_factor", {1.0, 2.0, 3.0, 4.0}},
+                        {"long_factor", {5.0, 6.0, 7.0, 8.0}},
+                        {"short_mscale", 1.25},
+                        {"long_mscale", 1.5},
+                        {"original_max_position_embeddings", 64}};
+  const ModelConfig all = accepted(small, {{"rope_scaling", scaling}});
+  EXPECT_THAT(all.rope.divisors, ElementsAre(5.0f, 6.0f, 7.0f, 8.0f));
+  EXPECT_EQ(all.rope.attention_factor, 1.5);
+  EXPECT_THAT(all.notes, ElementsAre(HasSubstr("long_factor and long_mscale hold for texts of any "
+                                               "length")));
+  const ModelConfig short_texts =
+      accepted(small, {{"rope_scaling", scaling}, {"max_position_embeddings", 64}});
+  EXPECT_THAT(short_texts.rope.divisors, ElementsAre(1.0f, 2.0f, 3.0f, 4.0f));
+  EXPECT_EQ(short_texts.rope.attention_factor, 1.25);
+  EXPECT_TRUE(short_texts.notes.empty());
 }
 
 TEST(Families, HeadsOfLaguna) {

@@ -148,6 +148,7 @@ inline const std::map<std::string, nlohmann::json>& small_configs() {
       merged("mistral4", {latent, routed, scaled}),
       merged("mixtral", {queries, local}),
       merged("olmoe", {queries, experts}),
+      merged("phimoe", {{{"num_key_value_heads", 2}}, local}),
       merged("qwen2", {queries}),
       merged("qwen2_moe", {queries, experts, wide, shared}),
       merged("qwen3", {queries}),

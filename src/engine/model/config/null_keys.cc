@@ -50,6 +50,7 @@ constexpr std::string_view kWindows[] = {"mixtral", "qwen2_moe", "qwen3_moe", "m
 constexpr std::string_view kGlmNext[] = {"glm5_next", "glm5_next_text"};
 constexpr std::string_view kNemotron[] = {"nemotron_h"};
 constexpr std::string_view kCohere[] = {"cohere2_moe"};
+constexpr std::string_view kPhi[] = {"phimoe"};
 
 const NullKey kNullKeys[] = {
     {"architectures"},
@@ -113,6 +114,7 @@ const NullKey kNullKeys[] = {
     {"num_key_value_heads", kCohere},
     {"rms_norm_eps", kCohere},
     {"prefix_dense_intermediate_size", kCohere},
+    {"sliding_window", kPhi},
     {"partial_rotary_factor", kV4},
     {"qk_rope_head_dim", kV4},
     {"compress_rates"},

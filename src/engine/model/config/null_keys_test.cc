@@ -85,6 +85,9 @@ const std::vector<Refused>& refused_by_transformers() {
         "num_experts_per_tok", "num_experts", "num_shared_experts", "expert_selection_fn",
         "shared_expert_combination_strategy", "norm_topk_prob", "sliding_window_pattern",
         "prefix_dense_sliding_window_pattern"}},
+      {"phimoe",
+       {"num_key_value_heads", "tie_word_embeddings", "attention_bias", "lm_head_bias",
+        "num_experts_per_tok", "num_local_experts", "router_jitter_noise"}},
       {"gpt_oss",
        {"num_local_experts", "head_dim", "num_key_value_heads", "tie_word_embeddings",
         "num_experts_per_tok", "swiglu_alpha", "swiglu_limit", "attention_bias"}},
@@ -312,6 +315,7 @@ TEST(NullKeys, WhatIsTheDefaultIsRead) {
       {"cohere2_moe",
        {"num_key_value_heads", "layer_types", "mlp_layer_types", "rms_norm_eps", "rope_scaling",
         "prefix_dense_intermediate_size", "num_nextn_predict_layers"}},
+      {"phimoe", {"sliding_window", "rope_parameters", "rope_scaling"}},
   };
   for (const Refused& each : all) {
     for (const std::string key : each.keys) {

@@ -86,6 +86,8 @@ constexpr std::array kFamilies = {
            {},
            "max_position_embeddings",
            count_layer_letters},
+    Family{"phimoe", "PhimoeForCausalLM", read_phimoe, 1e-5},
+    Family{"phimoe", "PhiMoEForCausalLM", read_phimoe, 1e-5},  // as published
     Family{"ernie4_5_moe", "Ernie4_5_MoeForCausalLM", read_ernie4_5_moe, 1e-5},
     Family{"hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM", read_hunyuan_v1_moe, 1e-5},
     Family{"lfm2_moe", "Lfm2MoeForCausalLM", read_lfm2_moe, 1e-5},

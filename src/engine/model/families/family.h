@@ -305,7 +305,7 @@ Reader read_afmoe, read_bailing_hybrid, read_cohere2_moe, read_deepseek_v2, read
     read_granitemoe, read_granitemoehybrid, read_hunyuan_v1_moe, read_hy_v3, read_kimi_linear,
     read_laguna, read_lfm2_moe, read_llama, read_llama4, read_mellum, read_mimo_v2_flash,
     read_minimax_m2, read_minimax_m3, read_mistral, read_mistral4, read_mixtral, read_nemotron_h,
-    read_olmoe, read_qwen2, read_qwen2_moe, read_qwen3, read_qwen3_5_moe, read_qwen3_moe,
-    read_qwen3_next, read_solar_open, read_step3p7;
+    read_olmoe, read_phimoe, read_qwen2, read_qwen2_moe, read_qwen3, read_qwen3_5_moe,
+    read_qwen3_moe, read_qwen3_next, read_solar_open, read_step3p7;
 
 }  // namespace wideep::model

@@ -866,6 +866,33 @@ void read_qwen2(GgufKeys& keys) {
   keys.config.erase("attention_bias");  // always there
 }
 
+Json floats_of(const GgufKeys& keys, const char* name) {
+  const tensor_files::GgufTensor* tensor = keys.tensor(name);
+  if (tensor == nullptr || tensor->type != tensor_files::BlockType::kF32) return nullptr;
+  std::vector<float> values(static_cast<size_t>(tensor->num_elements()));
+  std::memcpy(values.data(), tensor->bytes.data(), tensor->bytes.size());
+  return values;
+}
+
+// Files do not hold how near logits must be to each other; SparseMixer's own share is taken.
+void read_phimoe(GgufKeys& keys) {
+  read_experts(keys, "num_local_experts", "intermediate_size");
+  keys.config["lm_head_bias"] = keys.has_tensor("output.bias");
+  const int64_t window = keys.integer_or("attention.sliding_window", 0);
+  if (window > 0) keys.config["sliding_window"] = window;
+  if (!keys.has_tensor("rope_factors_long.weight")) return;
+  const double scale = keys.number_or("rope.scaling.attn_factor", 1.0);
+  keys.config["rope_scaling"] = {{"rope_type", "longrope"},
+                                 {"short_factor", floats_of(keys, "rope_factors_short.weight")},
+                                 {"long_factor", floats_of(keys, "rope_factors_long.weight")},
+                                 {"short_mscale", scale},
+                                 {"long_mscale", scale}};
+  keys.config["rope_scaling"]["original_max_position_embeddings"] =
+      keys.value("rope.scaling.original_context_length");
+  keys.set_origin("rope_scaling.original_max_position_embeddings",
+                  "rope.scaling.original_context_length");
+}
+
 // ---- Gemma 4, with experts and without ----
 
 // The share of pairs that rotate in layers of full attention: the file has 1 for them, and a divisor
@@ -985,6 +1012,7 @@ constexpr std::array kArchitectures = {
     Architecture{"granitehybrid", "GraniteMoeHybridForCausalLM", "granitemoehybrid",
                  read_granitehybrid, true},
     Architecture{"nemotron_h_moe", "NemotronHForCausalLM", "nemotron_h", read_nemotron_h_moe, true},
+    Architecture{"phimoe", "PhimoeForCausalLM", "phimoe", read_phimoe},
     Architecture{"ernie4_5-moe", "Ernie4_5_MoeForCausalLM", "ernie4_5_moe", read_ernie},
     Architecture{"hunyuan-moe", "HunYuanMoEV1ForCausalLM", "hunyuan_v1_moe", read_hunyuan},
     Architecture{"lfm2moe", "Lfm2MoeForCausalLM", "lfm2_moe", read_lfm2moe},

@@ -442,6 +442,9 @@ std::string GgufTensors::type_of(const std::string& name) const {
 
 Status GgufTensors::match(ModelConfig* config) const {
   std::set<std::string> used = {"rope_freqs.weight"};
+  if (config->rope.has_lengths()) {
+    used.insert({"rope_factors_long.weight", "rope_factors_short.weight"});
+  }
   // Shapes are compared here, before ranks start.
   const auto use = [&](const std::vector<ListedTensor>& tensors) -> Status {
     for (const ListedTensor& tensor : tensors) {
