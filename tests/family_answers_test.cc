@@ -125,7 +125,7 @@ TEST_P(FamilyAnswers, AreTheSameBitsForEveryParallelism) {
 
 INSTANTIATE_TEST_SUITE_P(
     Families, FamilyAnswers,
-    testing::Values("cohere2_moe_published", "cohere2_moe_rms", "phimoe_published",
+    testing::Values("cohere2_moe_published", "cohere2_moe_rms", "dbrx_norm", "phimoe_published",
                     "deepseek_v2_groups", "deepseek_v32_plain", "dots1_window",
                     "ernie4_5_moe_plain", "exaone_moe_published", "glm4_moe_lite_plain",
                     "glm4_moe_norm_bias", "glm_moe_dsa_shared", "gpt_oss_plain", "granitemoe_plain",

@@ -23,7 +23,7 @@ import tempfile
 
 GOLDEN = pathlib.Path(__file__).parent
 MODELS = ["afmoe_published", "bailing_hybrid_plain", "cohere2_moe_published",
-          "phimoe_published", "deepseek_groups", "deepseek_v2_groups",
+          "dbrx_published", "phimoe_published", "deepseek_groups", "deepseek_v2_groups",
           "deepseek_v32_groups", "deepseek_yarn", "dots1_published", "ernie4_5_moe_interval",
           "ernie4_5_moe_published", "exaone_moe_plain", "exaone_moe_published",
           "gemma4_text_dense", "gemma4_text_plain", "glm4_moe_lite_plain", "glm4_moe_norm_bias",

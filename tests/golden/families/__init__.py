@@ -38,6 +38,7 @@ MODULES = (
     "glm5_next",
     "cohere2_moe",
     "phimoe",
+    "dbrx",
 )
 
 

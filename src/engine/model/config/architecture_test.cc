@@ -88,7 +88,6 @@ TEST(Architecture, FamiliesThatAreKnownAndNotComputed) {
          "it needs attention to the outputs of earlier layers");
   expect({{"architectures", {"MistralLarge4ForConditionalGeneration"}}}, "it needs an indexer");
   expect({{"model_type", "mistral_large4_text"}}, "it needs an indexer, keys and values of other");
-  expect({{"architectures", {"DbrxForCausalLM"}}}, "it needs layer norms");
   expect({{"model_type", "jamba"}}, "it needs Mamba layers");
   expect({{"architectures", {"Grok1ForCausalLM"}}}, "transformers has no class for it");
   // Those that begin with the same letters are computed.

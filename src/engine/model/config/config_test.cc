@@ -858,6 +858,35 @@ TEST(Families, RefuseByName) {
       {"cohere2_moe",
        {{"layer_norm_eps", 0.0}},
        "layer_norm_eps: expected a number from 1e-12 to 0.1, found 0.0"},
+      {"dbrx",
+       {{"ffn_config", {{"moe_num_experts", 4}, {"moe_top_k", 5}}}},
+       "ffn_config.moe_top_k: expected at most the 4 experts, found 5"},
+      {"dbrx",
+       {{"ffn_config", {{"ffn_act_fn", {{"name", "gelu"}}}}}},
+       "ffn_config.ffn_act_fn.name: expected silu, found gelu; wideep computes no other"},
+      {"dbrx",
+       {{"ffn_config", {{"uniform_expert_assignment", true}}}},
+       "ffn_config.uniform_expert_assignment: expected false, found true; wideep computes no "
+       "other"},
+      {"dbrx",
+       {{"ffn_config", {{"moe_normalize_expert_weights", 0.0}}}},
+       "ffn_config.moe_normalize_expert_weights: expected a number from 0.1 to 100, found 0.0"},
+      {"dbrx",
+       {{"attn_config", {{"kv_n_heads", 3}}}},
+       "num_key_value_heads: expected a divisor of num_attention_heads 4, found 3"},
+      {"dbrx",
+       {{"num_key_value_heads", 4}},
+       "num_key_value_heads: expected attn_config.kv_n_heads 2, found 4"},
+      {"dbrx", {{"hidden_size", 48}}, "d_model: expected hidden_size 48, found 32"},
+      {"dbrx",
+       {{"head_dim", 16}},
+       "d_model: expected n_heads 4 times the size of a head, 16, found 32"},
+      {"dbrx",
+       {{"rope_parameters", {{"rope_theta", 1e4}}}},
+       "attn_config.rope_theta: found 500000, and 10000 in rope_parameters; give one"},
+      {"dbrx",
+       {{"tie_word_embeddings", true}},
+       "tie_word_embeddings: expected false, found true; wideep computes no other"},
       {"phimoe",
        {{"num_experts_per_tok", 3}},
        "num_experts_per_tok: expected 2, which SparseMixer chooses, found 3"},
@@ -1870,6 +1899,47 @@ TEST(Families, LayersOfCohere2Moe) {
   EXPECT_EQ(sum.experts_scale, 1.0f);
   EXPECT_THAT(windows(sum), ElementsAre(0, 9));  // the dense layer rotates nevertheless
   EXPECT_TRUE(sum.layers[0].rotates);
+}
+
+// Sizes under names of its own, in two objects; matrices in larger ones.
+TEST(Families, PartsOfDbrx) {
+  json small = small_json("dbrx");
+  json usual = small;
+  for (const auto& [own, name] :
+       std::map<std::string, std::string>{{"d_model", "hidden_size"},
+                                          {"n_layers", "num_hidden_layers"},
+                                          {"n_heads", "num_attention_heads"},
+                                          {"max_seq_len", "max_position_embeddings"}}) {
+    usual[name] = usual[own];
+    usual.erase(own);
+  }
+  EXPECT_EQ(complaint(usual), "");
+  const ModelConfig config = *parse(small);
+  EXPECT_EQ(config.hidden_size, 32);
+  EXPECT_EQ(config.num_layers, 2);
+  EXPECT_EQ(config.num_heads, 4);
+  EXPECT_EQ(config.max_position_embeddings, 256);
+  EXPECT_EQ(config.num_kv_heads, 2);
+  EXPECT_EQ(config.rope.theta, 5e5);
+  EXPECT_TRUE(config.layer_norms);
+  EXPECT_EQ(config.rms_norm_eps, 1e-5f);
+  EXPECT_EQ(config.moe_intermediate_size, 12);
+  EXPECT_EQ(config.routing.method, RoutingMethod::kRenormalizeNaive);
+  EXPECT_EQ(config.routing.norm_power, 1.0f);
+  small["attn_config"]["clip_qkv"] = 8;
+  small["ffn_config"]["moe_normalize_expert_weights"] = nullptr;
+  const ModelConfig other = *parse(small);
+  EXPECT_EQ(other.grouped_query.clip, 8.0f);
+  EXPECT_EQ(other.routing.method, RoutingMethod::kDefault);
+  const auto first = [&](const char* name) { return config.tensor_names.published(name).front(); };
+  const auto values = first("model.layers.1.self_attn.v_proj.weight");
+  EXPECT_EQ(values.name, "transformer.blocks.1.norm_attn_norm.attn.Wqkv.weight");
+  EXPECT_EQ(values.part.first, 48);
+  EXPECT_EQ(values.part.total, 64);
+  EXPECT_EQ(first("model.layers.1.mlp.gate.weight").name,
+            "transformer.blocks.1.ffn.router.layer.weight");
+  EXPECT_TRUE(first("model.layers.1.mlp.experts.3.down_proj.weight").part.transposed);
+  EXPECT_EQ(first("model.layers.1.mlp.experts.3.down_proj.weight").expert, 3);
 }
 
 TEST(Families, RotationOfPhimoe) {

@@ -299,13 +299,13 @@ HyperConfig read_hyper_connections(const formats::JsonObject& root);
 // ---- the families ----
 
 using Reader = void(const formats::JsonObject& root, ModelConfig* config);
-Reader read_afmoe, read_bailing_hybrid, read_cohere2_moe, read_deepseek_v2, read_deepseek_v3,
-    read_deepseek_v32, read_deepseek_v4, read_dots1, read_ernie4_5_moe, read_exaone_moe,
-    read_gemma4, read_glm4_moe, read_glm4_moe_lite, read_glm5_next, read_glm_moe_dsa, read_gpt_oss,
-    read_granitemoe, read_granitemoehybrid, read_hunyuan_v1_moe, read_hy_v3, read_kimi_linear,
-    read_laguna, read_lfm2_moe, read_llama, read_llama4, read_mellum, read_mimo_v2_flash,
-    read_minimax_m2, read_minimax_m3, read_mistral, read_mistral4, read_mixtral, read_nemotron_h,
-    read_olmoe, read_phimoe, read_qwen2, read_qwen2_moe, read_qwen3, read_qwen3_5_moe,
-    read_qwen3_moe, read_qwen3_next, read_solar_open, read_step3p7;
+Reader read_afmoe, read_bailing_hybrid, read_cohere2_moe, read_dbrx, read_deepseek_v2,
+    read_deepseek_v3, read_deepseek_v32, read_deepseek_v4, read_dots1, read_ernie4_5_moe,
+    read_exaone_moe, read_gemma4, read_glm4_moe, read_glm4_moe_lite, read_glm5_next,
+    read_glm_moe_dsa, read_gpt_oss, read_granitemoe, read_granitemoehybrid, read_hunyuan_v1_moe,
+    read_hy_v3, read_kimi_linear, read_laguna, read_lfm2_moe, read_llama, read_llama4, read_mellum,
+    read_mimo_v2_flash, read_minimax_m2, read_minimax_m3, read_mistral, read_mistral4, read_mixtral,
+    read_nemotron_h, read_olmoe, read_phimoe, read_qwen2, read_qwen2_moe, read_qwen3,
+    read_qwen3_5_moe, read_qwen3_moe, read_qwen3_next, read_solar_open, read_step3p7;
 
 }  // namespace wideep::model

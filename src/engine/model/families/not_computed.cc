@@ -47,7 +47,6 @@ constexpr NotComputed kNotComputed[] = {
      "it needs norms after attention and experts, and a choice by logits with a bias; wideep "
      "does not compute the family"},
     {"jamba", "Jamba", "it needs Mamba layers, which wideep does not compute"},
-    {"dbrx", "Dbrx", "it needs layer norms, which wideep does not compute"},
     {"jetmoe", "JetMoe", "it needs a router of attention heads, which wideep does not compute"},
     {"zaya", "Zaya",
      "it needs convolved and compressed attention and a router of several layers, which wideep "

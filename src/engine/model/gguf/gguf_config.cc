@@ -866,6 +866,27 @@ void read_qwen2(GgufKeys& keys) {
   keys.config.erase("attention_bias");  // always there
 }
 
+// Files do not hold the norm of the chosen weights: llama.cpp divides by their sum.
+void read_dbrx(GgufKeys& keys) {
+  Json& config = keys.config;
+  for (const char* unknown : {"attention_bias", "rms_norm_eps", "head_dim"}) config.erase(unknown);
+  keys.require("attention.layer_norm_epsilon", 1e-5);
+  read_experts(keys, "num_experts", "ffn_hidden_size");
+  config["ffn_config"] = {{"moe_num_experts", config["num_experts"]},
+                          {"moe_top_k", config["num_experts_per_tok"]},
+                          {"ffn_hidden_size", config["ffn_hidden_size"]}};
+  for (const char* moved : {"num_experts", "num_experts_per_tok", "ffn_hidden_size"}) {
+    config.erase(moved);
+  }
+  keys.set_origin("ffn_config.moe_num_experts", "expert_count");
+  keys.set_origin("ffn_config.moe_top_k", "expert_used_count");
+  keys.set_origin("ffn_config.ffn_hidden_size", "feed_forward_length");
+  config["attn_config"] = {{"kv_n_heads", config["num_key_value_heads"]},
+                           {"clip_qkv", keys.value("attention.clamp_kqv")}};
+  keys.set_origin("attn_config.kv_n_heads", "attention.head_count_kv");
+  keys.set_origin("attn_config.clip_qkv", "attention.clamp_kqv");
+}
+
 Json floats_of(const GgufKeys& keys, const char* name) {
   const tensor_files::GgufTensor* tensor = keys.tensor(name);
   if (tensor == nullptr || tensor->type != tensor_files::BlockType::kF32) return nullptr;
@@ -1013,6 +1034,7 @@ constexpr std::array kArchitectures = {
                  read_granitehybrid, true},
     Architecture{"nemotron_h_moe", "NemotronHForCausalLM", "nemotron_h", read_nemotron_h_moe, true},
     Architecture{"phimoe", "PhimoeForCausalLM", "phimoe", read_phimoe},
+    Architecture{"dbrx", "DbrxForCausalLM", "dbrx", read_dbrx},
     Architecture{"ernie4_5-moe", "Ernie4_5_MoeForCausalLM", "ernie4_5_moe", read_ernie},
     Architecture{"hunyuan-moe", "HunYuanMoEV1ForCausalLM", "hunyuan_v1_moe", read_hunyuan},
     Architecture{"lfm2moe", "Lfm2MoeForCausalLM", "lfm2_moe", read_lfm2moe},

@@ -36,6 +36,7 @@ constexpr std::array kOfLayers = {
     Names{"input_layernorm", "attn_norm"},
     Names{"post_attention_layernorm", "ffn_norm"},
     Names{"post_attention_layernorm", "post_attention_norm"},
+    Names{"post_attention_layernorm", "attn_output_norm"},  // of DBRX
     Names{"mixer_output_norm", "post_attention_norm"},
     Names{"mlp_output_norm", "post_ffw_norm"},
     Names{"mlp.dense_output_norm", "post_ffw_norm_1"},
