@@ -43,7 +43,8 @@ MODELS = ["afmoe_published", "bailing_hybrid_plain", "cohere2_moe_published",
           "mixtral_plain", "olmoe_plain", "qwen2_moe_plain", "qwen2_tied", "qwen3_5_moe_plain",
           "qwen3_5_moe_square", "qwen3_bias", "qwen3_gqa", "qwen3_next_plain", "qwen3_next_square",
           "qwen3_plain", "solar_open_published", "solar_open_tied", "step3p7_published"]
-MODELS = ["deepseek_groups", "deepseek_v2_groups", "deepseek_v32_groups", "deepseek_yarn",
+MODELS = ["deepseek_groups", "deepseek_v2_groups", "deepseek_v32_groups",
+          "deepseek_v4_fp4", "deepseek_yarn",
           "dots1_published", "ernie4_5_moe_interval", "ernie4_5_moe_published", "exaone_moe_plain",
           "exaone_moe_published", "gemma4_text_dense", "gemma4_text_plain", "glm4_moe_lite_plain",
           "glm4_moe_norm_bias", "glm5_next_published", "glm_moe_dsa_shared", "gpt_oss_plain",
@@ -143,6 +144,7 @@ def complete(config, model):
 
 # The converter is written for the keys of these published files, which transformers translates.
 AS_PUBLISHED = ("bailing_hybrid", "glm5_next", "mimo_v2_flash", "step3p7")
+AS_PUBLISHED = ("bailing_hybrid", "deepseek_v4", "mimo_v2_flash", "step3p7")
 
 
 def with_tokens(path, folder):
@@ -153,6 +155,25 @@ def with_tokens(path, folder):
     count = config.get("text_config", config)["vocab_size"]
     tokens = {"model": {"vocab": {str(i): i for i in range(count)}}, "added_tokens": []}
     (copy / "tokenizer.json").write_text(json.dumps(tokens))
+    return copy
+
+
+def without_fp8(path, folder):
+    """A copy of a model whose FP8 matrices are BF16, which holds them exactly: the converter would
+    round them. Experts stay in MXFP4."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    copy = pathlib.Path(folder) / path.name
+    copy.mkdir()
+    config = json.loads((path / "config.json").read_text())
+    del config["quantization_config"]
+    (copy / "config.json").write_text(json.dumps(config))
+    tensors = load_file(path / "model.safetensors")
+    for name in [n for n in tensors if n.endswith(".scale") and ".experts." not in n]:
+        weight = name.removesuffix("scale") + "weight"
+        tensors[weight] = (tensors[weight].float() * tensors.pop(name).float()).to(torch.bfloat16)
+    save_file(tensors, copy / "model.safetensors", metadata={"format": "pt"})
     return copy
 
 
@@ -219,6 +240,8 @@ def main():
                 path = found[name]
                 if name.startswith("gemma4"):
                     path = with_tokens(path, folder)
+                if name.startswith("deepseek_v4"):
+                    path = without_fp8(path, folder)
                 convert(conversion, path, target, options.type)
         except Exception as error:  # whatever the converter finds wrong
             if not options.all:

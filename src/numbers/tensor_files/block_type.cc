@@ -25,16 +25,16 @@ constexpr std::array kTypes = {
     BlockTypeInfo{BlockType::kIq4Nl, 20, "IQ4_NL", 32, 18},
     BlockTypeInfo{BlockType::kIq4Xs, 23, "IQ4_XS", 256, 136},
     BlockTypeInfo{BlockType::kMxfp4, 39, "MXFP4", 32, 17},
+    BlockTypeInfo{BlockType::kI32, 26, "I32", 1, 4},
 };
 
 // The others, for messages; also those that ggml has given up, of which old files are left.
-constexpr std::array<std::pair<uint32_t, std::string_view>, 26> kOtherNames = {{
-    {4, "Q4_2"},    {5, "Q4_3"},        {9, "Q8_1"},        {15, "Q8_K"},       {16, "IQ2_XXS"},
-    {17, "IQ2_XS"}, {18, "IQ3_XXS"},    {19, "IQ1_S"},      {21, "IQ3_S"},      {22, "IQ2_S"},
-    {24, "I8"},     {25, "I16"},        {26, "I32"},        {27, "I64"},        {28, "F64"},
-    {29, "IQ1_M"},  {31, "Q4_0_4_4"},   {32, "Q4_0_4_8"},   {33, "Q4_0_8_8"},   {34, "TQ1_0"},
-    {35, "TQ2_0"},  {36, "IQ4_NL_4_4"}, {37, "IQ4_NL_4_8"}, {38, "IQ4_NL_8_8"}, {40, "NVFP4"},
-    {41, "Q1_0"},
+constexpr std::array<std::pair<uint32_t, std::string_view>, 25> kOtherNames = {{
+    {4, "Q4_2"},        {5, "Q4_3"},        {9, "Q8_1"},        {15, "Q8_K"},  {16, "IQ2_XXS"},
+    {17, "IQ2_XS"},     {18, "IQ3_XXS"},    {19, "IQ1_S"},      {21, "IQ3_S"}, {22, "IQ2_S"},
+    {24, "I8"},         {25, "I16"},        {27, "I64"},        {28, "F64"},   {29, "IQ1_M"},
+    {31, "Q4_0_4_4"},   {32, "Q4_0_4_8"},   {33, "Q4_0_8_8"},   {34, "TQ1_0"}, {35, "TQ2_0"},
+    {36, "IQ4_NL_4_4"}, {37, "IQ4_NL_4_8"}, {38, "IQ4_NL_8_8"}, {40, "NVFP4"}, {41, "Q1_0"},
 }};
 
 constexpr bool is_in_order() {

@@ -12,7 +12,7 @@
 
 namespace wideep::tensor_files {
 
-// The types that wideep reads as weights.
+// The types that wideep reads.
 enum class BlockType : uint8_t {
   kF32,
   kF16,
@@ -29,7 +29,8 @@ enum class BlockType : uint8_t {
   kQ6K,
   kIq4Nl,
   kIq4Xs,
-  kMxfp4
+  kMxfp4,
+  kI32,  // tables of numbers, no weights
 };
 
 struct BlockTypeInfo {

@@ -126,6 +126,7 @@ MatrixForm own_form(BlockType type) {
     case BlockType::kF32:
     case BlockType::kF16:
     case BlockType::kBf16:
+    case BlockType::kI32:
       break;
   }
   return default_form(WeightFormat::kBf16);

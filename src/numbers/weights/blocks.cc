@@ -224,6 +224,7 @@ int group_of(BlockType type) {
     case BlockType::kF32:
     case BlockType::kF16:
     case BlockType::kBf16:
+    case BlockType::kI32:
       return 0;
     case BlockType::kQ2K:
     case BlockType::kQ3K:
@@ -261,6 +262,7 @@ int offset_of(BlockType type) {
     case BlockType::kF32:
     case BlockType::kF16:
     case BlockType::kBf16:
+    case BlockType::kI32:
     case BlockType::kQ4_1:
     case BlockType::kQ5_1:
     case BlockType::kQ2K:
@@ -360,6 +362,7 @@ void unpack_blocks(BlockType type, const std::byte* blocks, int64_t count,
     case BlockType::kF32:
     case BlockType::kF16:
     case BlockType::kBf16:
+    case BlockType::kI32:
     case BlockType::kMxfp4:
       break;
   }

@@ -705,8 +705,56 @@ void read_indexer(GgufKeys& keys) {
   keys.copy("index_topk", "attention.indexer.top_k");
 }
 
+// One number, or one for each layer, which must all be the same.
+double limit_of_all(GgufKeys& keys, const char* key) {
+  std::vector<double> limits = keys.numbers(key);
+  if (limits.empty()) limits.push_back(keys.number_or(key, 0.0));
+  for (const double each : limits) {
+    if (each == limits.front()) continue;
+    keys.complain(key, fmt::format("expected the same number for every layer, found {} and {}",
+                                   limits.front(), each));
+  }
+  return limits.front();
+}
+
+// llama.cpp needs all of these keys. The layer that predicts is in a file of its own.
+void read_deepseek4(GgufKeys& keys) {
+  constexpr int64_t kSqrtSoftplus = 4;
+  read_experts(keys, "n_routed_experts", "moe_intermediate_size");
+  keys.require("expert_gating_func", kSqrtSoftplus);
+  keys.require("expert_weights_norm", true);
+  for (const auto& [key, from] : {std::pair("n_shared_experts", "expert_shared_count"),
+                                  {"routed_scaling_factor", "expert_weights_scale"},
+                                  {"num_hash_layers", "hash_layer_count"},
+                                  {"q_lora_rank", "attention.q_lora_rank"},
+                                  {"qk_rope_head_dim", "rope.dimension_count"},
+                                  {"sliding_window", "attention.sliding_window"},
+                                  {"o_groups", "attention.output_group_count"},
+                                  {"o_lora_rank", "attention.output_lora_rank"},
+                                  {"compress_rope_theta", "attention.compress_rope_freq_base"},
+                                  {"index_n_heads", "attention.indexer.head_count"},
+                                  {"index_head_dim", "attention.indexer.key_length"},
+                                  {"index_topk", "attention.indexer.top_k"},
+                                  {"hc_mult", "hyper_connection.count"},
+                                  {"hc_sinkhorn_iters", "hyper_connection.sinkhorn_iterations"},
+                                  {"hc_eps", "hyper_connection.epsilon"}}) {
+    keys.copy_or(key, from, "missing");
+  }
+  const double limit = limit_of_all(keys, "swiglu_clamp_exp");
+  keys.config["swiglu_limit"] = limit;
+  keys.set_origin("swiglu_limit", "swiglu_clamp_exp");
+  if (keys.has("swiglu_clamp_shexp") && limit_of_all(keys, "swiglu_clamp_shexp") != limit) {
+    keys.complain("swiglu_clamp_shexp", fmt::format("expected {}, as of other experts", limit));
+  }
+  keys.config["compress_ratios"] = keys.integers("attention.compress_ratios");
+  keys.set_origin("compress_ratios", "attention.compress_ratios");
+  keys.config["num_nextn_predict_layers"] = 0;
+  keys.has("embedding_length_out");
+}
+
 // Without a list: layers that have an indexer's tensors.
 void read_indexer_types(GgufKeys& keys) {
+  read_indexer(keys);
   const std::vector<int64_t> listed = keys.integers("attention.indexer.types");
   Json types = Json::array();
   for (int64_t layer = 0; layer < std::min<int64_t>(keys.num_layers(), 4096); ++layer) {
@@ -1007,6 +1055,7 @@ constexpr std::array kArchitectures = {
     Architecture{"qwen35moe", "Qwen3_5MoeForCausalLM", "qwen3_5_moe_text", read_qwen35moe},
     Architecture{"deepseek2", "DeepseekV3ForCausalLM", "deepseek_v3", read_deepseek2},
     Architecture{"deepseek32", "DeepseekV32ForCausalLM", "deepseek_v32", read_indexer},
+    Architecture{"deepseek4", "DeepseekV4ForCausalLM", "deepseek_v4", read_deepseek4},
     Architecture{"mistral4", "Mistral4ForCausalLM", "mistral4", read_mistral4},
     Architecture{"kimi-linear", "KimiLinearForCausalLM", "kimi_linear", read_kimi_linear},
     Architecture{"bailingmoe3", "BailingMoeV3ForCausalLM", "bailing_hybrid", read_bailingmoe3},

@@ -312,6 +312,62 @@ TEST(GgufLayerKinds, DivisorsOfStep) {
   EXPECT_THAT(with({2.0f}).error(), HasSubstr("found 1"));
 }
 
+// ---- deepseek4, whose kinds are of compressed attention ----
+
+Small v4() {
+  Small small("deepseek4");
+  small.boolean("expert_weights_norm", true).number("expert_weights_scale", 1.5f);
+  for (const auto& [key, value] : {std::pair("attention.head_count", 4),
+                                   {"attention.head_count_kv", 1},
+                                   {"attention.q_lora_rank", 12},
+                                   {"attention.output_group_count", 2},
+                                   {"attention.output_lora_rank", 6},
+                                   {"attention.indexer.head_count", 4},
+                                   {"attention.indexer.key_length", 10},
+                                   {"attention.indexer.top_k", 5},
+                                   {"rope.dimension_count", 4},
+                                   {"expert_shared_count", 1},
+                                   {"expert_gating_func", 4},
+                                   {"hash_layer_count", 1},
+                                   {"hyper_connection.count", 3},
+                                   {"hyper_connection.sinkhorn_iterations", 7}}) {
+    small.integer(key, value);
+  }
+  small.number("hyper_connection.epsilon", 1e-5f);
+  small.number("attention.compress_rope_freq_base", 3e4f);
+  for (const char* other : {"rope.freq_base_swa", "leading_dense_block_count"}) {
+    small.entries.erase(small.begin + other);
+  }
+  for (const char* limits : {"swiglu_clamp_exp", "swiglu_clamp_shexp"}) {
+    small.values<float>(limits, Type::kF32, {7, 7, 7, 7});
+  }
+  return small.list("attention.compress_ratios", {0, 4, 128, 4, 0});
+}
+
+TEST(GgufLayerKinds, GroupsOfDeepseekV4) {
+  const ModelConfig config = v4().accepted();
+  EXPECT_EQ(windows(config), (std::vector{9, 0, 0, 0}));
+  EXPECT_EQ(config.attention_of(1).group_size, 4);
+  EXPECT_EQ(config.attention_of(2).group_size, 128);
+  EXPECT_EQ(config.attention_of(2).rope.theta, 3e4);
+  EXPECT_EQ(config.rope.theta, 5e5);
+  EXPECT_EQ(config.hyper.num_streams, 3);
+  EXPECT_EQ(config.activation.limit, 7.0f);
+  EXPECT_TRUE(config.layers[0].by_token);
+  EXPECT_FALSE(config.layers[1].by_token);
+  EXPECT_EQ(config.num_mtp_layers, 0);
+
+  EXPECT_THAT(v4().integer("expert_gating_func", 2).error(),
+              HasSubstr("deepseek4.expert_gating_func: expected 4, or none, found 2"));
+  EXPECT_THAT(v4().values<float>("swiglu_clamp_shexp", Type::kF32, {7, 7, 1, 7}).error(),
+              HasSubstr("deepseek4.swiglu_clamp_shexp: expected the same number for every layer"));
+  EXPECT_THAT(v4().list("attention.compress_ratios", {0, 4}).error(),
+              HasSubstr("compress_ratios (deepseek4.attention.compress_ratios): "));
+  Small lacking = v4();
+  lacking.entries.erase("deepseek4.hyper_connection.count");
+  EXPECT_THAT(lacking.error(), HasSubstr("hc_mult (deepseek4.hyper_connection.count): "));
+}
+
 // ---- bailingmoe3, whose kinds are Kimi Delta Attention and latent attention ----
 
 Small ling() {

@@ -31,6 +31,9 @@ constexpr std::array kOuter = {
     Names{"model.norm", "output_norm"},
     Names{"model.norm", "token_embd_norm"},  // of LFM2
     Names{"lm_head", "output"},
+    Names{"model.hc_head.hc_fn", "output_hc_fn.weight"},
+    Names{"model.hc_head.hc_base", "output_hc_base.weight"},
+    Names{"model.hc_head.hc_scale", "output_hc_scale.weight"},
 };
 constexpr std::array kOfLayers = {
     Names{"input_layernorm", "attn_norm"},
@@ -54,6 +57,19 @@ constexpr std::array kOfLayers = {
     Names{"self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa"},
     Names{"self_attn.kv_a_layernorm", "attn_kv_a_norm"},
     Names{"self_attn.kv_b_proj", "attn_kv_b"},
+    Names{"self_attn.q_a_norm", "attn_q_a_norm"},
+    Names{"self_attn.kv_proj", "attn_kv"},
+    Names{"self_attn.kv_norm", "attn_kv_a_norm"},
+    Names{"self_attn.o_a_proj", "attn_output_a"},
+    Names{"self_attn.o_b_proj", "attn_output_b"},
+    Names{"self_attn.compressor.kv_proj", "attn_compressor_kv"},
+    Names{"self_attn.compressor.gate_proj", "attn_compressor_gate"},
+    Names{"self_attn.compressor.kv_norm", "attn_compressor_norm"},
+    Names{"self_attn.compressor.indexer.kv_proj", "indexer_compressor_kv"},
+    Names{"self_attn.compressor.indexer.gate_proj", "indexer_compressor_gate"},
+    Names{"self_attn.compressor.indexer.kv_norm", "indexer_compressor_norm"},
+    Names{"self_attn.compressor.indexer.q_b_proj", "indexer.attn_q_b"},
+    Names{"self_attn.compressor.indexer.scorer.weights_proj", "indexer.proj"},
     Names{"self_attn.indexer.wq_b", "indexer.attn_q_b"},
     Names{"self_attn.indexer.wk", "indexer.attn_k"},
     Names{"self_attn.indexer.weights_proj", "indexer.proj"},
@@ -133,6 +149,15 @@ constexpr std::array kWhole = {
     Names{"mlp.gate.norm.weight", "ffn_gate_inp.scale"},
     Names{"mlp.gate.expert_scale", "ffn_down_exps.scale"},
     Names{"layer_scalar", "layer_output_scale.weight"},
+    Names{"self_attn.compressor.position_bias", "attn_compressor_ape.weight"},
+    Names{"self_attn.compressor.indexer.position_bias", "indexer_compressor_ape.weight"},
+    Names{"mlp.gate.tid2eid", "ffn_gate_tid2eid.weight"},
+    Names{"attn_hc.fn", "hc_attn_fn.weight"},
+    Names{"attn_hc.base", "hc_attn_base.weight"},
+    Names{"attn_hc.scale", "hc_attn_scale.weight"},
+    Names{"ffn_hc.fn", "hc_ffn_fn.weight"},
+    Names{"ffn_hc.base", "hc_ffn_base.weight"},
+    Names{"ffn_hc.scale", "hc_ffn_scale.weight"},
 };
 
 }  // namespace

@@ -210,6 +210,28 @@ Result<const TensorEntry*> GgufTensors::tensor(const std::string& name,
   return found.entry;
 }
 
+Result<const TensorEntry*> GgufTensors::tensor(const std::string& name,
+                                               const std::vector<int64_t>& shape,
+                                               std::span<const Dtype> dtypes) const {
+  if (std::ranges::find(dtypes, Dtype::kI32) == dtypes.end()) return tensor(name, shape);
+  const Located located = locate(TensorName::parse(name));
+  if (located.tensors.empty()) return invalid_input(where_of(located, name) + ": missing");
+  const GgufTensor& stored = *located.tensors.front();
+  if (stored.type != BlockType::kI32 || squeezed(stored.shape) != squeezed(shape)) {
+    return invalid_input(fmt::format("{}: expected {} of I32, found {} of {}",
+                                     where_of(located, name), tensor_files::describe(shape),
+                                     tensor_files::describe(stored.shape),
+                                     tensor_files::block_type_name(stored.type)));
+  }
+  const std::lock_guard lock(mutex_);
+  std::unique_ptr<Converted>& kept = converted_[located.names.front()];
+  if (kept == nullptr) {
+    kept = std::make_unique<Converted>();
+    kept->entry = {Dtype::kI32, shape, stored.bytes};
+  }
+  return &kept->entry;
+}
+
 Result<weights::TensorSlice> GgufTensors::slice(const std::string& name,
                                                 const std::vector<int64_t>& shape) const {
   const TensorName parsed = TensorName::parse(name);
@@ -343,6 +365,9 @@ Result<BlockRows> GgufTensors::rows_of(const TensorName& name, const Located& lo
   for (size_t i = 0; i < rows.parts.size(); ++i) {
     const GgufTensor& part = *rows.parts[i];
     const int64_t wanted = i == 0 ? expected : net.value_width();
+    if (part.type == BlockType::kI32) {
+      return invalid_input(where_of(located, name.module) + ": expected weights, found I32");
+    }
     if (part.columns() == k && rows_in(part) == wanted) continue;
     return invalid_input(fmt::format("{}: expected {} rows of {}, found {}",
                                      where_of(located, name.module), wanted, k,
@@ -451,6 +476,11 @@ Status GgufTensors::match(ModelConfig* config) const {
       for (std::string& name : names_of(tensor.name)) used.insert(std::move(name));
       if (tensor.shape.size() != 2) {
         WIDEEP_TRY(slice(tensor.name, tensor.shape).status());
+        continue;
+      }
+      if (tensor.name.ends_with("tid2eid")) {
+        constexpr Dtype kTable[] = {Dtype::kI32};
+        WIDEEP_TRY(this->tensor(tensor.name, tensor.shape, kTable).status());
         continue;
       }
       const auto n = static_cast<int>(tensor.shape[0]), k = static_cast<int>(tensor.shape[1]);

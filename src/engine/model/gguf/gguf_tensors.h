@@ -59,6 +59,10 @@ class GgufTensors : public weights::TensorSource, public weights::RowSources {
 
   Result<const tensor_files::TensorEntry*> tensor(const std::string& name,
                                                   const std::vector<int64_t>& shape) const override;
+  // A table of I32, if that is one of the dtypes.
+  Result<const tensor_files::TensorEntry*> tensor(const std::string& name,
+                                                  const std::vector<int64_t>& shape,
+                                                  std::span<const Dtype> dtypes) const override;
   Result<weights::TensorSlice> slice(const std::string& name,
                                      const std::vector<int64_t>& shape) const override;
   const weights::RowSources* row_sources() const override { return this; }
