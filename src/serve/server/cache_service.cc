@@ -150,7 +150,7 @@ void CacheService::work_on(const std::shared_ptr<Exchange>& exchange, Make make)
       replies_.reply(each, kJson, json_text(std::get<ordered_json>(made)));
     };
   };
-  if (!work_.is_connected()) return work()(exchange);
+  if (!work_.is_connected()) return work_.do_at_once(exchange, work);
   work_.add(exchange, std::move(work));
 }
 

@@ -98,7 +98,7 @@ class CacheService {
   // Of the thread of the work.
   run::RecordForm form_;
   std::optional<store::Places> places_;
-  ExchangeWork work_;  // last: it uses the members above
+  ExchangeWork work_{replies_};  // last: it uses the members above
 };
 
 }  // namespace wideep::server

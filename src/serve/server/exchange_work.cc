@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/exchange_work.h"
 
+#include <fmt/format.h>
+
+#include <exception>
 #include <mutex>
+#include <span>
+#include <string>
 #include <utility>
+
+#include "base/log.h"
+#include "base/printable.h"
 
 namespace wideep::server {
 namespace {
@@ -35,8 +43,28 @@ void ExchangeWork::add(const std::shared_ptr<Exchange>& exchange, Work work) {
   thread_.add([this, id, waiting] {
     const Work taken = waiting->take();
     if (taken == nullptr) return;
-    post_([this, id, rest = taken()] { finish(id, rest); });
+    post_([this, id, rest = rest_of(taken)] { finish(id, rest); });
   });
+}
+
+ExchangeWork::Rest ExchangeWork::rest_of(const Work& work) const {
+  try {
+    return work();
+  } catch (const std::exception& error) {
+    const std::string why = base::printable(error.what());
+    return [&replies = replies_, why](const std::shared_ptr<Exchange>& exchange) {
+      const log::Field id{.name = "request_id", .value = exchange->request_id()};
+      log::write({.level = log::Level::kError,
+                  .text = fmt::format("http: a request could not be prepared, which is a fault of "
+                                      "the server: {}",
+                                      why),
+                  .fields = std::span(&id, 1)});
+      replies.refuse(exchange, {.status = 500,
+                                .message = "the server failed to prepare this request; its log "
+                                           "says why",
+                                .code = "internal_error"});
+    };
+  }
 }
 
 void ExchangeWork::finish(uint64_t id, const Rest& rest) {

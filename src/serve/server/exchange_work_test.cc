@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <future>
 #include <memory>
+#include <stdexcept>
 #include <string>
 
 namespace wideep::server {
@@ -12,17 +14,21 @@ namespace {
 
 class NoWire : public ReplyWire {
  public:
-  void write(std::string_view) override {}
-  void write_at_once(std::string_view) override {}
+  void write(std::string_view bytes) override { written += bytes; }
+  void write_at_once(std::string_view bytes) override { written += bytes; }
   void flush_later(std::shared_ptr<Exchange>) override {}
   void end_reply(bool) override {}
   void disconnect() override {}
+
+  std::string written;
 };
 
 // A body waits behind another one whose work takes long.
 TEST(ExchangeWorkTest, WhatWaitsIsDroppedWhenItsClientLeaves) {
   NoWire wire;
-  ExchangeWork work;
+  Metrics metrics;
+  Replies replies(metrics);
+  ExchangeWork work(replies);
   std::promise<std::function<void()>> posted;
   work.connect([&](std::function<void()> call) { posted.set_value(std::move(call)); });
   const auto stays = std::make_shared<Exchange>(wire, RequestHead(), "");
@@ -57,7 +63,9 @@ TEST(ExchangeWorkTest, WhatWaitsIsDroppedWhenItsClientLeaves) {
 // It may leave while its body is worked on.
 TEST(ExchangeWorkTest, WhoHasLeftGetsNothing) {
   NoWire wire;
-  ExchangeWork work;
+  Metrics metrics;
+  Replies replies(metrics);
+  ExchangeWork work(replies);
   std::promise<std::function<void()>> posted;
   work.connect([&](std::function<void()> call) { posted.set_value(std::move(call)); });
   const auto leaves = std::make_shared<Exchange>(wire, RequestHead(), "");
@@ -66,6 +74,39 @@ TEST(ExchangeWorkTest, WhoHasLeftGetsNothing) {
   leaves->detach();
   rest();
   EXPECT_EQ(work.size(), 0u);
+  work.join();
+}
+
+// On either thread; the next work is done as if nothing had been.
+TEST(ExchangeWorkTest, AnExceptionEndsOneExchangeOnly) {
+  NoWire wires[3];
+  Metrics metrics;
+  Replies replies(metrics);
+  ExchangeWork work(replies);
+  const ExchangeWork::Work fails = []() -> ExchangeWork::Rest {
+    throw std::runtime_error("two\nlines");
+  };
+  const auto exchange_to = [](NoWire& wire) {
+    return std::make_shared<Exchange>(wire, RequestHead(), "");
+  };
+  testing::internal::CaptureStderr();
+  work.do_at_once(exchange_to(wires[0]), fails);
+  std::promise<std::function<void()>> posted[2];
+  int next = 0;
+  work.connect([&](std::function<void()> call) { posted[next++].set_value(std::move(call)); });
+  work.add(exchange_to(wires[1]), fails);
+  work.add(exchange_to(wires[2]), [] {
+    return [](const std::shared_ptr<Exchange>& each) { each->reply(200, "", "fine"); };
+  });
+  for (auto& each : posted) each.get_future().get()();
+  const std::string log = testing::internal::GetCapturedStderr();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(wires[i].written.starts_with("HTTP/1.1 500 ")) << wires[i].written;
+    EXPECT_NE(wires[i].written.find("internal_error"), std::string::npos) << wires[i].written;
+  }
+  EXPECT_TRUE(wires[2].written.starts_with("HTTP/1.1 200 ")) << wires[2].written;
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 2) << log;
+  EXPECT_NE(log.find("two\\nlines"), std::string::npos) << log;
   work.join();
 }
 

@@ -160,7 +160,7 @@ void KvEventsService::reply_apart(const std::shared_ptr<Exchange>& exchange,
     };
   };
   if (work_.is_connected()) return work_.add(exchange, work);
-  work()(exchange);
+  work_.do_at_once(exchange, work);
 }
 
 }  // namespace wideep::server

@@ -57,7 +57,7 @@ class KvEventsService {
   std::atomic<size_t> num_waiting_ = 0;  // of waiting_
   uint64_t next_ = 0;
   bool ends_ = false;
-  ExchangeWork work_;  // last: it uses the members above
+  ExchangeWork work_{replies_};  // last: it uses the members above
 };
 
 }  // namespace wideep::server

@@ -224,7 +224,7 @@ void TextService::stored_response(const std::shared_ptr<Exchange>& exchange) {
   ExchangeWork::Work work = [this, found, wanted] {
     return rest_of(item_page(found->conversation, wanted));
   };
-  if (found->conversation.size() <= kMaxBytesAtOnce) return work()(exchange);
+  if (found->conversation.size() <= kMaxBytesAtOnce) return work_.do_at_once(exchange, work);
   work_apart(exchange, std::move(work));
 }
 
@@ -297,7 +297,9 @@ void TextService::work_on_body(const std::shared_ptr<Exchange>& exchange,
                                           "body as it is",
                                           base::printable(encoding, 40))});
   }
-  if (is_quick(exchange->body())) return work(exchange->body())(exchange);
+  if (is_quick(exchange->body())) {
+    return work_.do_at_once(exchange, [&] { return work(exchange->body()); });
+  }
   work_apart(exchange, [work = std::move(work),
                         body = std::make_shared<const std::string>(exchange->take_body())] {
     return work(*body);
@@ -305,7 +307,7 @@ void TextService::work_on_body(const std::shared_ptr<Exchange>& exchange,
 }
 
 void TextService::work_apart(const std::shared_ptr<Exchange>& exchange, ExchangeWork::Work work) {
-  if (!work_.is_connected()) return work()(exchange);
+  if (!work_.is_connected()) return work_.do_at_once(exchange, work);
   const bool is_full = work_.size() >= static_cast<size_t>(options_.max_queue);
   if (is_full && !exchange->is_inherited()) return replies_.refuse(exchange, queue_full(1));
   work_.add(exchange, std::move(work));

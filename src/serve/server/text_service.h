@@ -110,7 +110,7 @@ class TextService {
   std::optional<HttpError> failure_;  // why the ranks have ended
   IterationWatch watch_;
   const RequestTracer* tracer_ = nullptr;
-  ExchangeWork work_;  // last: it uses the members above
+  ExchangeWork work_{replies_};  // last: it uses the members above
 };
 
 }  // namespace wideep::server
