@@ -11,11 +11,15 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "answer/call_format.h"
+#include "answer/tool_list.h"
 #include "api/body_reader.h"
+#include "base/printable.h"
 #include "base/try.h"
 #include "formats/json_text.h"
 #include "grammar/output_format.h"
@@ -36,6 +40,9 @@ ordered_json schema_of(const ordered_json& parameters) {
   const auto says = [&](std::initializer_list<const char*> keywords) {
     return std::ranges::any_of(keywords, [&](const char* each) { return schema.contains(each); });
   };
+  for (const char* keyword : {"properties", "required", "$defs", "definitions"}) {
+    if (member_of(schema, keyword).is_null()) schema.erase(keyword);
+  }
   if (says({"$ref", "allOf", "anyOf", "oneOf", "enum", "const"})) return schema;
   if (!schema.contains("type")) schema["type"] = "object";
   if (!says({"properties", "required", "additionalProperties", "patternProperties", "propertyNames",
@@ -43,6 +50,64 @@ ordered_json schema_of(const ordered_json& parameters) {
     schema["additionalProperties"] = false;
   }
   return schema;
+}
+
+// Keywords that every format reads, or that decide whether a value is a text; others are checked
+// where values become JSON. Null is as if it were not there, which is how some clients say nothing.
+Status check_keywords(const ordered_json& schema, const std::string& place) {
+  struct Keyword {
+    const char* name;
+    bool (*is_right)(const ordered_json& value);
+    const char* expected;
+  };
+  const auto is_list = [](const ordered_json& value) { return value.is_array(); };
+  const auto is_object = [](const ordered_json& value) { return value.is_object(); };
+  const Keyword keywords[] = {
+      {"properties", is_object, "an object, of schemas by name"},
+      {"required", is_list, "a list of names"},
+      {"$defs", is_object, "an object, of schemas by name"},
+      {"definitions", is_object, "an object, of schemas by name"},
+      {"$ref", [](const ordered_json& value) { return value.is_string(); }, "a string"},
+      {"enum", is_list, "a list of values"},
+      {"anyOf", is_list, "a list of schemas"},
+      {"oneOf", is_list, "a list of schemas"},
+      {"allOf", is_list, "a list of schemas"},
+  };
+  for (const Keyword& each : keywords) {
+    const ordered_json& value = member_of(schema, each.name);
+    if (value.is_null() || each.is_right(value)) continue;
+    return invalid_input(fmt::format("{}.{}: expected {}, found {}", place, each.name,
+                                     each.expected, BodyReader::shown(value)));
+  }
+  return {};
+}
+
+// The schema of a tool's arguments. The same for every format, so that a client learns of a wrong
+// one whatever model it asks.
+Status check_form(const ordered_json& parameters, const std::string& place) {
+  WIDEEP_TRY(check_keywords(parameters, place));
+  const ordered_json& required = member_of(parameters, "required");
+  for (size_t i = 0; i < required.size(); ++i) {
+    if (required[i].is_string()) continue;
+    return invalid_input(fmt::format("{}.required[{}]: expected a name, found {}", place, i,
+                                     BodyReader::shown(required[i])));
+  }
+  for (const auto& [name, schema] : member_of(parameters, "properties").items()) {
+    const std::string where = fmt::format("{}.properties.{}", place, base::printable(name));
+    if (!schema.is_object() && !schema.is_boolean()) {
+      return invalid_input(
+          fmt::format("{}: expected a schema, which is an object, true or false, found {}", where,
+                      BodyReader::shown(schema)));
+    }
+    WIDEEP_TRY(check_keywords(schema, where));
+  }
+  return {};
+}
+
+bool has_reference(const ordered_json& schema) {
+  if (schema.is_object() && schema.contains("$ref")) return true;
+  if (!schema.is_structured()) return false;
+  return std::ranges::any_of(schema, has_reference);
 }
 
 Expression white_space() {
@@ -91,15 +156,26 @@ Expression begin_of(const answer::ReasoningFormat& format, const AnswerStyle& st
 // One call after the other, of one format.
 class CallWriter {
  public:
-  CallWriter(const AnswerStyle& style, grammar::Rules* rules)
-      : style_(style), format_(*style.format.calls), rules_(rules) {}
+  // tools: those that may be called.
+  CallWriter(const AnswerStyle& style, const ordered_json& tools, grammar::Rules* rules)
+      : style_(style), format_(*style.format.calls), rules_(rules) {
+    // Others write every value as JSON.
+    using enum answer::ArgumentsForm;
+    if (format_.form == kJson || format_.form == kPython) return;
+    tools_ = answer::ToolList(tools, answer::ToolList::Kept::kArguments);
+  }
+
+  bool took_too_much() const { return tools_.took_too_much(); }
 
   Expression written(std::string_view text) const { return server::written(text, style_); }
 
   Result<Expression> call(const std::string& name, const ordered_json& parameters,
                           const std::string& place) const {
     const answer::CallShape& shape = format_.shape;
-    WIDEEP_TRY_ASSIGN(Expression arguments, arguments_of(parameters, place));
+    WIDEEP_TRY(check_form(parameters, place));
+    WIDEEP_TRY_ASSIGN(Expression arguments,
+                      arguments_of({name, parameters, place, member_of(parameters, "$defs"),
+                                    member_of(parameters, "definitions")}));
     return grammar::sequence({written(shape.before_name), grammar::text(name),
                               written(shape.before_arguments), std::move(arguments),
                               written(shape.after_arguments)});
@@ -115,18 +191,28 @@ class CallWriter {
                                rules_);
   }
 
-  Result<Expression> arguments_of(const ordered_json& parameters, const std::string& place) const {
+  struct Offered {
+    const std::string& tool;
+    const ordered_json& parameters;
+    const std::string& place;
+    const ordered_json &defs, &definitions;  // of the parameters, which may have many members
+  };
+
+  Result<Expression> arguments_of(const Offered& offered) const {
+    const ordered_json& parameters = offered.parameters;
+    const std::string& place = offered.place;
     if (format_.form == answer::ArgumentsForm::kJson) {
       return json(schema_of(parameters), place);
     }
     const ordered_json& properties = member_of(parameters, "properties");
-    const ordered_json& required = member_of(parameters, "required");
+    std::unordered_set<std::string_view> required;
+    for (const ordered_json& each : member_of(parameters, "required")) {
+      required.insert(each.get_ref<const std::string&>());
+    }
     std::vector<Argument> arguments;
     for (const auto& [name, schema] : properties.items()) {
-      WIDEEP_TRY_ASSIGN(Expression value, value_of(name, schema, parameters, place));
-      const bool is_required = required.is_array() &&
-                               std::find(required.begin(), required.end(), name) != required.end();
-      arguments.push_back({std::move(value), is_required});
+      WIDEEP_TRY_ASSIGN(Expression value, value_of(name, schema, offered));
+      arguments.push_back({std::move(value), required.contains(name)});
     }
     if (format_.form == answer::ArgumentsForm::kPython) return separated(arguments, ", ");
     if (format_.form == answer::ArgumentsForm::kBareKeys) return separated(arguments, ",");
@@ -159,16 +245,19 @@ class CallWriter {
 
   // An argument with its name.
   Result<Expression> value_of(const std::string& name, const ordered_json& schema,
-                              const ordered_json& parameters, const std::string& place) const {
+                              const Offered& offered) const {
     const answer::TagSyntax& tags = format_.tags;
-    const std::string where = fmt::format("{}.properties.{}", place, name);
+    const std::string where = fmt::format("{}.properties.{}", offered.place, name);
     const bool is_python = format_.form == answer::ArgumentsForm::kPython;
-    const bool is_text = !is_python && may_be_text(name, parameters);
+    // A text is written without JSON's quotes. What may be something else, too, is read as what it
+    // looks like.
+    const answer::Tool* tool = is_python ? nullptr : tools_.find(offered.tool);
+    const bool is_text = tool != nullptr && (tool->types_of(name) & answer::kText) != 0;
     Expression value;
     if (is_text) {
       value = text_value(schema);
     } else {
-      WIDEEP_TRY_ASSIGN(value, json(with_definitions(schema, parameters), where));
+      WIDEEP_TRY_ASSIGN(value, json(with_definitions(schema, offered), where));
     }
     if (is_python || format_.form == answer::ArgumentsForm::kBareKeys) {
       return grammar::sequence({grammar::text(name + (is_python ? "=" : ":")), std::move(value)});
@@ -204,28 +293,20 @@ class CallWriter {
     return grammar::choice(std::move(texts));
   }
 
-  // Whether the value may be a text, which is written without JSON's quotes. One that may be
-  // something else, too, is read as what it looks like.
-  static bool may_be_text(const std::string& name, const ordered_json& parameters) {
-    ordered_json one = {{"properties", {{name, parameters["properties"][name]}}}};
-    one = with_definitions(one, parameters);
-    const ordered_json tool = {{"function", {{"name", "f"}, {"parameters", std::move(one)}}}};
-    const answer::ToolList list(ordered_json::array({tool}));
-    return (list.find("f")->types_of(name) & answer::kText) != 0;
-  }
-
-  // A property's schema alone, which may refer to definitions beside it.
-  static ordered_json with_definitions(const ordered_json& schema, const ordered_json& parameters) {
+  // A property's schema alone, which may refer to definitions beside it. They may be large: only
+  // one that does refer to some has a copy of them.
+  static ordered_json with_definitions(const ordered_json& schema, const Offered& offered) {
     ordered_json all = schema;
-    for (const char* name : {"$defs", "definitions"}) {
-      if (all.is_object() && parameters.contains(name)) all[name] = parameters[name];
-    }
+    if (!all.is_object() || !has_reference(schema)) return all;
+    if (offered.defs.is_object()) all["$defs"] = offered.defs;
+    if (offered.definitions.is_object()) all["definitions"] = offered.definitions;
     return all;
   }
 
   const AnswerStyle& style_;
   const answer::CallFormat& format_;
   grammar::Rules* rules_;
+  answer::ToolList tools_;  // as the reader has them, without members
 };
 
 std::string place_of(size_t tool) { return fmt::format("tools[{}].function.parameters", tool); }
@@ -245,6 +326,7 @@ Result<Expression> harmony_call(const RequiredCalls& wanted, grammar::Rules* rul
     const std::string name = function["name"];
     if (!wanted.name.empty() && name != wanted.name) continue;
     const ordered_json& parameters = member_of(function, "parameters");
+    WIDEEP_TRY(check_form(parameters, place_of(i)));
     WIDEEP_TRY_ASSIGN(Expression arguments,
                       grammar::add_output({.kind = grammar::OutputFormat::Kind::kJsonSchema,
                                            .schema = schema_of(parameters),
@@ -267,11 +349,13 @@ void set_free_arguments(ordered_json& parameters) {
       properties.is_object()) {
     constexpr std::string_view kTypes[] = {"object",  "array",   "string", "number",
                                            "integer", "boolean", "null"};
-    for (const auto& [name, schema] : properties.items()) {
-      const ordered_json& type = member_of(schema, "type");
+    ordered_json kept = properties;  // to find each by its name would take the square of them
+    for (ordered_json& schema : kept) {
+      const ordered_json type = member_of(schema, "type");
       const bool is_known = std::ranges::any_of(kTypes, [&](auto each) { return type == each; });
-      free["properties"][name] = is_known ? ordered_json{{"type", type}} : ordered_json(true);
+      schema = is_known ? ordered_json{{"type", type}} : ordered_json(true);
     }
+    free["properties"] = std::move(kept);
   }
   parameters = std::move(free);
 }
@@ -281,7 +365,8 @@ void set_free_arguments(ordered_json& parameters) {
 Result<Expression> required_calls(const RequiredCalls& wanted, grammar::Rules* rules) {
   if (wanted.style.format.is_harmony) return harmony_call(wanted, rules);
   const answer::CallShape& shape = wanted.style.format.calls->shape;
-  const CallWriter writer(wanted.style, rules);
+  const CallWriter writer(wanted.style, wanted.tools, rules);
+  if (writer.took_too_much()) return invalid_input(kTooMuchInTools);
   std::vector<Expression> calls;
   for (size_t i = 0; i < wanted.tools.size(); ++i) {
     const ordered_json& function = wanted.tools[i]["function"];

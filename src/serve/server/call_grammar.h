@@ -20,6 +20,10 @@
 
 namespace wideep::server {
 
+// Of tools whose answer::ToolList takes too much work.
+inline constexpr const char* kTooMuchInTools =
+    "tools: the schemas of their arguments take too much work to look through; make them smaller";
+
 struct RequiredCalls {
   const AnswerStyle& style;             // calls_tools
   const nlohmann::ordered_json& tools;  // as in a request

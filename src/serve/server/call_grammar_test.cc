@@ -351,6 +351,89 @@ TEST(CallGrammarTest, ToolsShareTheWorkOfSchemas) {
   EXPECT_TRUE(possible_calls({.style = style, .tools = list, .name = {}}, &rules).ok());
 }
 
+// Whatever the format, as values of some are never read as schemas. What is only possible takes
+// free arguments.
+TEST(CallGrammarTest, SchemasOfAWrongFormAreNamed) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {R"({"properties": "x"})", "properties: expected an object, of schemas by name, found \"x\""},
+      {R"({"properties": [1]})", "properties: expected an object, of schemas by name, found [1]"},
+      {R"({"properties": {"a": 5}})",
+       "properties.a: expected a schema, which is an object, true or false, found 5"},
+      {R"({"properties": {"a": null}})",
+       "properties.a: expected a schema, which is an object, true or false, found null"},
+      {R"({"properties": {"a": {"$ref": 5}}})", "properties.a.$ref: expected a string, found 5"},
+      {R"({"properties": {"a": {"enum": 5}}})",
+       "properties.a.enum: expected a list of values, found 5"},
+      {R"({"properties": {"a": {"anyOf": {}}}})",
+       "properties.a.anyOf: expected a list of schemas, found {}"},
+      {R"({"required": "a"})", "required: expected a list of names, found \"a\""},
+      {R"({"properties": {"a": {}}, "required": ["a", 1]})",
+       "required[1]: expected a name, found 1"},
+      {R"({"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": [1]})",
+       "$defs: expected an object, of schemas by name, found [1]"},
+      {R"({"definitions": true})",
+       "definitions: expected an object, of schemas by name, found true"}};
+  for (const auto& [parameters, complaint] : kCases) {
+    const ordered_json list = ordered_json::array(
+        {{{"type", "function"},
+          {"function", {{"name", "f"}, {"parameters", ordered_json::parse(parameters)}}}}});
+    for (const AnswerStyle& style : all_styles()) {
+      SCOPED_TRACE(style.format.description() + ": " + parameters);
+      grammar::Rules rules;
+      const auto calls = required_calls({.style = style, .tools = list, .name = {}}, &rules);
+      ASSERT_FALSE(calls.ok());
+      EXPECT_EQ(calls.status().message(), std::string("tools[0].function.parameters.") + complaint);
+      rules = {};
+      EXPECT_TRUE(possible_calls({.style = style, .tools = list, .name = {}}, &rules).ok());
+    }
+  }
+}
+
+// Some clients write null for what they have nothing of.
+TEST(CallGrammarTest, NullIsNoKeyword) {
+  const auto list = ordered_json::parse(R"([{"type": "function", "function": {"name": "f",
+      "parameters": {"type": "object", "properties": null, "required": null, "$defs": null}}}])");
+  for (const AnswerStyle& style : all_styles()) {
+    SCOPED_TRACE(style.format.description());
+    grammar::Rules rules;
+    const auto calls = required_calls({.style = style, .tools = list, .name = {}}, &rules);
+    ASSERT_TRUE(calls.ok()) << calls.status().message();
+    const auto grammar = grammar::build_grammar(rules, rules.add("answer", *calls)).value();
+    EXPECT_EQ(match(grammar, call_text(style, "f", ordered_json::object())),
+              grammar::Match::kWhole);
+  }
+}
+
+// Many arguments of a definition that contains itself, in many tools; and large definitions beside
+// arguments that do not refer to them.
+TEST(CallGrammarTest, DefinitionsOfManyArgumentsTakeLittleWork) {
+  ordered_json itself = {{"type", "object"}, {"properties", ordered_json::object()}};
+  for (int i = 0; i < 8; ++i) itself["properties"][fmt::format("m{}", i)] = {{"$ref", "#/$defs/A"}};
+  ordered_json of_itself, numbers;
+  for (int i = 0; i < 200; ++i) {
+    of_itself[fmt::format("p{}", i)] = {{"$ref", "#/$defs/A"}};
+    numbers[fmt::format("p{}", i)] = {{"type", "integer"}};
+  }
+  const ordered_json large = {{"enum", ordered_json(100'000, 0)}};
+  const ordered_json each[] = {{{"properties", of_itself}, {"$defs", {{"A", itself}}}},
+                               {{"properties", numbers}, {"$defs", {{"A", large}}}}};
+  for (const ordered_json& parameters : each) {
+    ordered_json list = ordered_json::array();
+    for (int i = 0; i < 10; ++i) {
+      list.push_back({{"type", "function"},
+                      {"function", {{"name", fmt::format("f{}", i)}, {"parameters", parameters}}}});
+    }
+    for (const char* name : {"glm45", "minimax_m3", "gemma4", "pythonic"}) {
+      SCOPED_TRACE(name);
+      const AnswerStyle style = style_of(*answer::find_call_format(name));
+      grammar::Rules rules;
+      const auto calls = required_calls({.style = style, .tools = list, .name = {}}, &rules);
+      ASSERT_TRUE(calls.ok()) << calls.status().message();
+      EXPECT_LT(rules.schema_steps, 400'000u);
+    }
+  }
+}
+
 // GPT-OSS: one call, after reasoning or without, of the tool that is named.
 TEST(CallGrammarTest, HarmonyCallsAreMessagesOfTheirOwn) {
   const AnswerStyle style = harmony_style();

@@ -238,6 +238,9 @@ Parsed<Prepared> Preparation::with_chat(ChatRequest request, std::time_t came) c
   grammar::Rules rules;
   WIDEEP_PARSED(grammar::Expression wanted, wanted_chat_answer(request, *chosen.style, &rules));
   AnswerPlan plan = plan_of(request, chosen);
+  if (plan.settings.tools->took_too_much()) {
+    return HttpError{.message = kTooMuchInTools, .param = "tools"};
+  }
   GenerationOptions options = std::move(request.options);
   options.held_bytes += formats::json_bytes(request.tools);  // as the plan has them
   const char* const messages_name = request.messages_name;

@@ -5,8 +5,8 @@
 // can be read as JSON becomes JSON.
 //
 // Schemas come with requests, so the work is bounded: references are followed to a depth, what a
-// definition allows is kept for each depth, and the members of all tools together have a number of
-// bytes. Those beyond are of any type.
+// schema allows is kept for each depth if it took long to find, and what is looked at is counted.
+// The members of all tools together have a number of bytes. Those beyond are of any type.
 #include "answer/tool_list.h"
 
 #include <map>
@@ -53,11 +53,13 @@ Types type_of(const ordered_json& value) {
   return value.is_array() ? kList : kNumber;
 }
 
-// The types that schemas of one tool allow. What a definition allows is found out once for each
-// depth it is referred to at: the number of ways to it may be a power of the size of the schema.
+// The types that schemas of one tool allow. What a schema allows is found out once for each depth
+// it is met at, unless that is quick: the number of ways to a definition may be a power of the size
+// of the schema, and each member of a definition is met again wherever that one is referred to.
 class TypeFinder {
  public:
-  explicit TypeFinder(const ordered_json& root) {
+  // steps: of all tools.
+  TypeFinder(const ordered_json& root, size_t& steps) : steps_(steps) {
     for (const char* place : {"$defs", "definitions"}) {
       const ordered_json& all = member_of(root, place);
       if (!all.is_object()) continue;
@@ -69,14 +71,46 @@ class TypeFinder {
 
   // 0: it does not say.
   Types types_in(const ordered_json& schema, int references = 0) {
-    if (references > kMaxReferences) return 0;
+    if (references > kMaxReferences || took_too_much()) return 0;
+    const std::pair key(&schema, references);
+    const auto known = types_.find(key);
+    if (known != types_.end()) return known->second;
+    const size_t before = steps_;
+    count(schema);
+    const Types types = found_in(schema, references);
+    if (steps_ - before > kStepsWorthKeeping) types_[key] = types;
+    return types;
+  }
+
+  // What the schema refers to.
+  const ordered_json& resolved(const ordered_json& schema) {
+    const ordered_json* found = &schema;
+    for (int i = 0; i < kMaxReferences; ++i) {
+      const ordered_json* next = definition_of(member_of(*found, "$ref"));
+      if (next == nullptr) break;
+      found = next;
+      count(*found);
+    }
+    return *found;
+  }
+
+  // A member is found by looking through all of them.
+  void count(const ordered_json& schema) { steps_ += 1 + (schema.is_object() ? schema.size() : 0); }
+  bool took_too_much() const { return steps_ > ToolList::kMaxSteps; }
+
+ private:
+  static constexpr size_t kStepsWorthKeeping = 64;  // so that few are kept
+
+  Types found_in(const ordered_json& schema, int references) {
     const ordered_json& type = member_of(schema, "type");
     Types types = types_named(type);
     if (type.is_array()) {
+      steps_ += type.size();
       for (const ordered_json& each : type) types |= types_named(each);
     }
     if (types != 0) return types;
     if (const ordered_json& values = member_of(schema, "enum"); values.is_array()) {
+      steps_ += values.size();
       for (const ordered_json& each : values) types |= type_of(each);
       return types;
     }
@@ -85,25 +119,10 @@ class TypeFinder {
       const ordered_json& choices = member_of(schema, name);
       if (choices.is_array()) return types_of_all(choices, references + 1);
     }
-    const ordered_json& reference = member_of(schema, "$ref");
-    return reference.is_string() ? types_of_reference(reference, references + 1) : 0;
+    const ordered_json* definition = definition_of(member_of(schema, "$ref"));
+    return definition != nullptr ? types_in(*definition, references + 1) : 0;
   }
 
-  // What the schema refers to.
-  const ordered_json& resolved(const ordered_json& schema) const {
-    const ordered_json* found = &schema;
-    for (int i = 0; i < kMaxReferences; ++i) {
-      const ordered_json& reference = member_of(*found, "$ref");
-      const auto known = reference.is_string()
-                             ? definitions_.find(reference.get_ref<const std::string&>())
-                             : definitions_.end();
-      if (known == definitions_.end()) break;
-      found = known->second;
-    }
-    return *found;
-  }
-
- private:
   Types types_of_all(const ordered_json& choices, int references) {
     Types types = 0;
     for (const ordered_json& each : choices) {
@@ -114,16 +133,20 @@ class TypeFinder {
     return types;
   }
 
-  Types types_of_reference(const std::string& reference, int references) {
-    const auto found = definitions_.find(reference);
-    if (found == definitions_.end()) return 0;
-    const std::pair key(found->second, references);
-    const auto known = types_.find(key);
-    if (known != types_.end()) return known->second;
-    return types_[key] = types_in(*found->second, references);
+  // Null: there is none. A reference, which has any length, is looked up once.
+  const ordered_json* definition_of(const ordered_json& reference) {
+    if (!reference.is_string()) return nullptr;
+    const auto [known, is_new] = referred_.try_emplace(&reference, nullptr);
+    if (is_new) {
+      const auto found = definitions_.find(reference.get_ref<const std::string&>());
+      if (found != definitions_.end()) known->second = found->second;
+    }
+    return known->second;
   }
 
+  size_t& steps_;
   std::unordered_map<std::string, const ordered_json*> definitions_;  // by reference
+  std::unordered_map<const ordered_json*, const ordered_json*> referred_;
   std::map<std::pair<const ordered_json*, int>, Types> types_;
 };
 
@@ -147,7 +170,9 @@ void add_members(const ordered_json& schema, const std::string& path, int depth,
     members.tool.arguments[inner] = types == 0 ? kAnyType : types;
     if (depth < kMaxReferences) add_members(member, inner, depth + 1, members);
   };
+  if (members.finder.took_too_much()) return;
   const ordered_json& here = members.finder.resolved(schema);
+  members.finder.count(here);
   const ordered_json& properties = member_of(here, "properties");
   if (properties.is_object()) {
     for (const auto& [name, member] : properties.items()) {
@@ -159,11 +184,12 @@ void add_members(const ordered_json& schema, const std::string& path, int depth,
   if (items.is_object() && room > 0) add("item", items);
 }
 
-Tool tool_of(const ordered_json& parameters, size_t& room) {
+// room: as Members has it; 0: none are kept.
+Tool tool_of(const ordered_json& parameters, size_t& room, size_t& steps) {
   Tool tool;
   const ordered_json& properties = member_of(parameters, "properties");
   if (!properties.is_object()) return tool;
-  TypeFinder finder(parameters);
+  TypeFinder finder(parameters, steps);
   for (const auto& [name, schema] : properties.items()) {
     const Types types = finder.types_in(schema);
     tool.arguments[name] = types == 0 ? kAnyType : types;
@@ -194,14 +220,15 @@ Types type_of_json(std::string_view text) {
 
 }  // namespace
 
-ToolList::ToolList(const ordered_json& tools) {
+ToolList::ToolList(const ordered_json& tools, Kept kept) {
   if (!tools.is_array()) return;
-  size_t room = kMemberBytes;
+  size_t room = kept == Kept::kAll ? kMemberBytes : 0;
   for (const ordered_json& each : tools) {
     const ordered_json& function = member_of(each, "function");
     const ordered_json& name = member_of(function, "name");
     if (!name.is_string()) continue;
-    by_name_.try_emplace(name.get<std::string>(), tool_of(member_of(function, "parameters"), room));
+    const ordered_json& parameters = member_of(function, "parameters");
+    by_name_.try_emplace(name.get<std::string>(), tool_of(parameters, room, steps_));
   }
 }
 

@@ -6,6 +6,7 @@
 // Thread safety: immutable once it is made.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -32,10 +33,17 @@ struct Tool {
 
 class ToolList {
  public:
+  enum class Kept { kAll, kArguments };  // kArguments: without their members and items
   // tools: as in a request: [{"type": "function", "function": {"name", "parameters"}}, …]. What is
   // of another form is no tool.
-  explicit ToolList(const nlohmann::ordered_json& tools);
+  explicit ToolList(const nlohmann::ordered_json& tools, Kept kept = Kept::kAll);
   ToolList() = default;
+
+  // Schemas, with their members, and values that they list, that were looked at. Beyond kMaxSteps
+  // those that are left are of any type: such tools are to be refused.
+  static constexpr size_t kMaxSteps = size_t{1} << 22;
+  size_t steps() const { return steps_; }
+  bool took_too_much() const { return steps_ > kMaxSteps; }
 
   bool empty() const { return by_name_.empty(); }
   const Tool* find(std::string_view name) const {
@@ -45,6 +53,7 @@ class ToolList {
 
  private:
   std::map<std::string, Tool, std::less<>> by_name_;
+  size_t steps_ = 0;
 };
 
 // The name of a member of what has a name; "item" is those of a list.

@@ -86,5 +86,82 @@ TEST(ToolList, MembersOfAllToolsAreBounded) {
   EXPECT_LE(bytes, (size_t{4} << 20) + 50 * name.size());
 }
 
+// Members of a definition that contains itself are met some ten thousand times: its long lists are
+// looked through once for each depth.
+TEST(ToolList, ListsOfMembersAreLookedThroughOnce) {
+  constexpr size_t kValues = 800'000;
+  const ordered_json many(kValues, 0);
+  const std::string far(100'000, 'x');  // a name as long as this is looked up once
+  ordered_json itself = {
+      {"properties", {{"e", {{"enum", many}}}, {"t", {{"type", many}}}, {"o", {{"anyOf", many}}}}}};
+  for (int i = 0; i < 3; ++i)
+    itself["properties"][std::to_string(i)] = {{"$ref", "#/$defs/" + far}};
+  const ordered_json tools =
+      ordered_json::array({{{"type", "function"},
+                            {"function",
+                             {{"name", "f"},
+                              {"parameters",
+                               {{"properties", {{"a", {{"$ref", "#/$defs/" + far}}}}},
+                                {"$defs", {{far, itself}}}}}}}}});
+  const ToolList list(tools);
+  EXPECT_GT(list.find("f")->arguments.size(), 10'000u);
+  EXPECT_EQ(list.find("f")->types_of(member_path("a", "e")), kNumber);
+  EXPECT_LT(list.steps(), 2 * kValues + 400'000);
+  EXPECT_FALSE(list.took_too_much());
+}
+
+// Each time that one member is looked for, all of them are.
+TEST(ToolList, SchemasOfManyMembersAreCounted) {
+  ordered_json itself = {{"properties", ordered_json::object()}};
+  for (int i = 0; i < 3; ++i) itself["properties"][std::to_string(i)] = {{"$ref", "#/$defs/a"}};
+  for (int i = 0; i < 2'000; ++i) itself["x" + std::to_string(i)] = 0;
+  const ordered_json tools = ordered_json::array(
+      {{{"type", "function"},
+        {"function",
+         {{"name", "f"},
+          {"parameters",
+           {{"properties", {{"a", {{"$ref", "#/$defs/a"}}}}}, {"$defs", {{"a", itself}}}}}}}}});
+  const ToolList list(tools);
+  EXPECT_TRUE(list.took_too_much());
+  EXPECT_LT(list.steps(), ToolList::kMaxSteps + 10'000);
+}
+
+TEST(ToolList, WorkIsBounded) {
+  ordered_json tools = ordered_json::array();
+  for (int i = 0; i < 50; ++i) {
+    tools.push_back(
+        {{"type", "function"},
+         {"function",
+          {{"name", std::to_string(i)},
+           {"parameters",
+            {{"properties",
+              {{"a", {{"enum", ordered_json(100'000, 0)}}}, {"b", {{"type", "null"}}}}}}}}}});
+  }
+  const ToolList list(tools);
+  EXPECT_TRUE(list.took_too_much());
+  EXPECT_LT(list.steps(), ToolList::kMaxSteps + 200'000);
+  EXPECT_EQ(list.find("0")->types_of("b"), kNull);
+  EXPECT_EQ(list.find("49")->types_of("b"), kAnyType);
+}
+
+// As a grammar needs them: without members, of which there may be many times more.
+TEST(ToolList, ArgumentsAlone) {
+  ordered_json itself = {{"type", "object"}, {"properties", ordered_json::object()}};
+  for (int i = 0; i < 8; ++i) itself["properties"][std::to_string(i)] = {{"$ref", "#/$defs/a"}};
+  ordered_json properties;
+  for (int i = 0; i < 200; ++i) properties[std::to_string(i)] = {{"$ref", "#/$defs/a"}};
+  ordered_json tools = ordered_json::array();
+  for (int i = 0; i < 10; ++i) {
+    tools.push_back({{"type", "function"},
+                     {"function",
+                      {{"name", std::to_string(i)},
+                       {"parameters", {{"properties", properties}, {"$defs", {{"a", itself}}}}}}}});
+  }
+  const ToolList list(tools, ToolList::Kept::kArguments);
+  EXPECT_EQ(list.steps(), 10u * 200 * 5);  // two schemas, with three members
+  EXPECT_EQ(list.find("9")->arguments.size(), 200u);
+  EXPECT_EQ(list.find("9")->types_of("199"), kObject);
+}
+
 }  // namespace
 }  // namespace wideep::answer
