@@ -230,6 +230,10 @@ void widen(json* config) {
     }
     for (json& each : value) each = kWidth;
   };
+  if (config->contains("ffn_config")) {  // DBRX
+    (*config)["ffn_config"]["ffn_hidden_size"] = kWidth;
+    return;
+  }
   if (!config->contains("moe_intermediate_size") || (*config)["moe_intermediate_size"].is_array()) {
     set("intermediate_size");
   }
@@ -269,8 +273,8 @@ void write_random_model_like(const std::string& directory, const std::string& go
   widen(&text_config);
   text_config["vocab_size"] = kVocab;
   text_config["eos_token_id"] = kEnd;
-  // Of either name.
-  text_config.erase("model_max_length");
+  // Of any name.
+  for (const char* key : {"model_max_length", "max_seq_len"}) text_config.erase(key);
   text_config["max_position_embeddings"] = 4096;
   write_model(directory, config, seed);
 }

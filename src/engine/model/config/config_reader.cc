@@ -183,11 +183,10 @@ void check_divisors(const JsonObject& root, const ModelConfig& config) {
         (config.is_mla() ? config.qk_rope_head_dim : attention.options.rotary_dim) / 2);
     const size_t found = attention.rope.divisors.size();
     if (found == 0 || found == pairs) continue;
-    root.complain(
-        "short_factor",
-        fmt::format("expected a list of {} positive numbers, one for each pair of rotated "
-                    "dimensions, found {}",
-                    pairs, found));
+    root.complain("short_factor, long_factor",
+                  fmt::format("expected lists of {} positive numbers, one for each pair of rotated "
+                              "dimensions, found {}",
+                              pairs, found));
   }
 }
 

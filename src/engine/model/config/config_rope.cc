@@ -199,6 +199,12 @@ RopeConfig read_longrope(const JsonObject& rope, const ModelConfig& model, Keys 
   const bool is_long = has_scales && model.max_position_embeddings > original_positions;
   config.divisors = read_divisors(rope, is_long ? "long_factor" : "short_factor");
   const std::vector<float> others = read_divisors(rope, is_long ? "short_factor" : "long_factor");
+  if (readable(rope) && others.size() != config.divisors.size()) {
+    rope.complain("long_factor",
+                  fmt::format("expected {} positive numbers, as short_factor has, found {}",
+                              is_long ? others.size() : config.divisors.size(),
+                              is_long ? config.divisors.size() : others.size()));
+  }
   if (has_scales) {
     config.original_max_position_embeddings = original_positions;
     const double short_scale = rope.number("short_mscale", kScaleRange);

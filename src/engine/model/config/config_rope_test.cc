@@ -240,7 +240,7 @@ TEST(RopeConfig, LongropeWithTheSameDivisors) {
     config["rope_scaling"][key] = {1.0, 2.0};
   }
   EXPECT_THAT(complaint(config),
-              HasSubstr("short_factor: expected a list of 8 positive numbers, one "
+              HasSubstr("short_factor, long_factor: expected lists of 8 positive numbers, one "
                         "for each pair of rotated dimensions, found 2"));
   config["rope_scaling"]["short_factor"] = json::array();
   EXPECT_THAT(complaint(config),
@@ -266,7 +266,7 @@ TEST(RopeConfig, LongropeOfAPartOfAHead) {
   json& full = config["rope_parameters"]["full_attention"];
   full["short_factor"] = full["long_factor"] = {1.0, 1.5, 2.0, 2.5};
   EXPECT_THAT(complaint(config),
-              HasSubstr("short_factor: expected a list of 2 positive numbers, one for each pair of "
+              HasSubstr("long_factor: expected lists of 2 positive numbers, one for each pair of "
                         "rotated dimensions, found 4"));
 }
 

@@ -909,7 +909,7 @@ TEST(Families, RefuseByName) {
           {"short_mscale", 1.0},
           {"long_mscale", 1.0},
           {"original_max_position_embeddings", 64}}}},
-       "rope_scaling.long_factor: expected a list of 4 positive numbers"},
+       "rope_scaling.long_factor: expected 4 positive numbers, as short_factor has, found 3"},
       {"hy_v3",
        {{"route_norm", false}},
        "route_norm: expected true, found false; wideep computes no other"},
