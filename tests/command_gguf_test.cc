@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/scratch_directory.h"
@@ -235,6 +236,9 @@ TEST_F(CommandGguf, QuantizeKeepsValues) {
 
 // Also files whose kinds of layers rotate differently, and with layers that predict further tokens.
 TEST_F(CommandGguf, QuantizeWritesConfigsThatAreRead) {
+  const std::map<std::string, std::string> refused = {
+      {"deepseek_v4_fp4", "choose experts by a table of tokens, which is not written"},
+      {"phimoe_published", "config.json cannot say both; run the GGUF file as it is"}};
   int num_files = 0;
   for (const auto& file :
        std::filesystem::directory_iterator(WIDEEP_SOURCE_DIR "/tests/golden/gguf/models")) {
@@ -242,6 +246,10 @@ TEST_F(CommandGguf, QuantizeWritesConfigsThatAreRead) {
     const std::string out = scratch_.file(name);
     const CommandEnd end = run_command({.arguments = {"quantize", "--model", file.path(), "--to",
                                                       "int8", "--output", out, "--no-evaluation"}});
+    if (const auto why = refused.find(name); why != refused.end()) {
+      EXPECT_THAT(end.err, HasSubstr(why->second));
+      continue;
+    }
     EXPECT_EQ(end.exit_code, 0) << name << ": " << end.err;
     const auto config = model::read_model_config(file.path());
     const auto written = model::read_model_config(out);

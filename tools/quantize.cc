@@ -180,6 +180,12 @@ Status add_divisors(const std::vector<float>& divisors, const std::string& path,
 Result<weights::QuantizeReport> quantize_gguf(const Options& options, model::ModelConfig config,
                                               base::ThreadPool& pool,
                                               const std::function<void(int64_t, int64_t)>& step) {
+  if (std::ranges::any_of(config.layers, &model::LayerConfig::by_token)) {
+    return invalid_input(fmt::format(
+        "{}: its first layers choose experts by a table of tokens, which is not written "
+        "from a GGUF file; run the file as it is, or quantize the published checkpoint",
+        options.quantize.model_dir));
+  }
   // Those that predict further tokens are written, too, where wideep knows their tensors.
   if (config.num_mtp_layers > 0 && config.names_mtp_layers) {
     WIDEEP_TRY(model::add_prediction_layers(config.num_mtp_layers, &config));
